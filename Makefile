@@ -11,10 +11,12 @@ SEED ?= 1
 REPLAYED = --seed $(SEED) --hypothesis-seed=$(SEED)
 PURE := $(addprefix tests/,core contract ordering tracking wire topology)
 
+# Tests start some hundred Python processes, which would each compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: install check test test-slow lint demo bench fuzz clean
+.PHONY: install check test test-times test-slow lint demo bench fuzz clean
 
 install: $(STAMP)
 
@@ -37,6 +39,11 @@ check: $(STAMP) lint
 test: $(STAMP) lint
 	@scripts/ensure-chromium
 	$(PYTEST) $(REPLAYED)
+
+# The same tests, and what they cost by room and by test.
+test-times: $(STAMP)
+	@scripts/ensure-chromium
+	$(PYTEST) $(REPLAYED) --times $(addprefix tests/,$(ROOM))
 
 # All of it takes some hours on two cores; make test-slow ROOM="net contract" runs these folders of tests/.
 test-slow: $(STAMP)

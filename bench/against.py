@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent.parent
 
 class Benchmark(NamedTuple):
     command: tuple[str, ...]
-    figures: str  # a pattern for the names of the figures that count
+    figures: str  # a pattern for the names of the relevant figures
     is_time: bool  # otherwise a rate
 
 
@@ -44,7 +44,7 @@ def measure(checkout: Path, benchmark: Benchmark, quick: bool) -> dict[str, floa
 
 
 def figures(value, name=""):
-    """The numbers in a document, each named by the way to it and by the texts and whole numbers beside it."""
+    """The numbers in a document, each named by its path and by the texts and whole numbers beside it."""
     if isinstance(value, dict):
         own = " ".join(str(each) for each in value.values() if isinstance(each, str | int))
         for key, each in value.items():
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("other", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(BENCHMARKS))
-    parser.add_argument("--quick", action="store_true", help="short forms of those that have one")
+    parser.add_argument("--quick", action="store_true", help="run their short forms, where they have one")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     result = {}

@@ -2,10 +2,10 @@
 
     python bench/commit_graph.py [--commits 160000] [--seed 1] > commits.jsonl
 
-A main line; thousands of short branches that begin a little behind its head, some of which take the main
-line in on their way, and most of which are merged; branches that are given up and stay heads; release
-branches that live long and are merged back now and then. A fifth are merges, some of them redundant, and
-chains are so many that vectors by chains would be wide.
+A main line; thousands of short branches that begin a little behind its head, some of which merge the main
+line on their way, and most of which are merged; abandoned branches, which stay heads; release branches that
+live long and are merged back now and then. A fifth of the commits are merges, some of them redundant, and
+there are so many chains that vectors by chains would be wide.
 """
 
 import argparse

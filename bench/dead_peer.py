@@ -3,8 +3,8 @@
     python bench/dead_peer.py [--seconds S] [--protocols NAME …] [--json]
 
 For each protocol, alice and bob run in processes of their own, with journals, and carol never starts. Both
-send 4 KiB payloads to everybody without pause, and to each other alone when there is no room for more to
-carol; what comes is acknowledged at once. *State* is what the limits let one node keep: outboxes for two
+send 4 KiB payloads to everybody without pause, and only to each other when there is no room for more to
+carol; deliveries are acknowledged at once. *State* is what the limits let one node keep: outboxes for two
 peers and as much that the protocol keeps back (`outbox` each), `held_bytes`, `undelivered_bytes`, `staged`.
 
 Goals, for the larger of both processes: resident memory grows by at most 4 × state, since what is kept is
@@ -47,7 +47,7 @@ def resident():
 
 
 class Sender:
-    """alice or bob: sends, acknowledges, and keeps the largest of what it measures."""
+    """alice or bob: sends, acknowledges, and records the largest values it measures."""
 
     def __init__(self, name, setting):
         self.name, self.seconds = name, setting["seconds"]
@@ -97,7 +97,7 @@ class Sender:
             message.ack_nowait()
 
     async def measure(self):
-        """Also how late it is itself: an event loop that is blocked does nothing for its peers."""
+        """Also measures its own lateness: a blocked event loop does nothing for its peers."""
         while True:
             due = time.monotonic() + 0.1
             await asyncio.sleep(0.1)

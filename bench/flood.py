@@ -77,7 +77,7 @@ async def _measure():
 
 
 async def bystand(address):
-    """Takes connections and what they say, and does nothing with it."""
+    """Accepts connections, reads from them, and does nothing else."""
 
     async def take(reader, writer):
         with contextlib.suppress(OSError):

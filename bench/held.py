@@ -1,11 +1,12 @@
-"""Does what is held cost anything? A message nobody waits for, while more and more others are held.
+"""Do held messages cost anything? Measures a message that nobody waits for, while more and more others are
+held.
 
     python bench/held.py [--json]
 
 For each protocol: one message is late at its receiver, `held` others that follow it have arrived, and then
 unrelated ones keep coming. Reported are microseconds for each of those, and for each one that is delivered
-when the late one comes. With a rescan of everything held, the first grows with the number held and the
-second with it too; both should stay flat.
+when the late one comes. If every held message were examined again, both would grow with the number held; both
+should stay flat.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from happened.ordering import create, protocols
 HELD = (10, 100, 1000)
 OTHERS = 300
 LISTENER = 2
-# What is related to the late message and what is not cannot be told apart where sends are serialized.
+# Where sends are serialized, every message is related to the late one.
 CHAINED = ("serialized-broadcast", "serialized-multicast")
 NOTHING_TO_MEASURE = {
     "acknowledged": "its senders wait, its receivers do not",

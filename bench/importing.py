@@ -73,7 +73,7 @@ def make(path: Path, size: int, seed: int = 1) -> int:
 def measure(code: str, *arguments: str) -> tuple[float, float, int]:
     """CPU seconds, seconds and the largest resident set in bytes, of a program and all that it started.
 
-    Read from /proc while they run: what the kernel adds up lacks children whose parents do not wait for them.
+    Read from /proc while they run: the kernel's sums lack children whose parents do not wait for them.
     """
     start = time.perf_counter()
     program = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL)

@@ -42,7 +42,7 @@ PAYLOAD = 256
 GOALS = {"node": 1 / 3, "journal": 1 / 5}
 STAMP = 8  # bytes of nanoseconds at the head of a payload
 UNDER_WAY = 256 << 10  # bytes to one peer before a sender waits: about what a bare connection's buffers hold
-YIELD_EVERY = 32  # sends between looks at what has arrived
+YIELD_EVERY = 32  # sends between two checks for arrived messages
 
 
 class Bare:

@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--only", nargs="*", choices=[*SHAPES], default=[*SHAPES])
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--verbose", action="store_true", help="tell what is being done, and when")
+    parser.add_argument("--verbose", action="store_true", help="print each step, and when it begins")
     arguments = parser.parse_args()
     if arguments.verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

@@ -40,5 +40,5 @@ class NumpyVector:
         if not isinstance(piggyback, NumpyPiggyback) or piggyback.n != self._n:
             raise RemoteProtocolError("not a piggyback of this protocol")
         if piggyback.values[self._me] > self._vector[self._me]:
-            raise RemoteProtocolError("tells of an event we never produced")
+            raise RemoteProtocolError("reports an event we never produced")
         np.maximum(self._vector, piggyback.values, out=self._vector)

@@ -4,10 +4,10 @@
     python examples/predicate.py token         one enters after the other has left, and knows it
     python examples/predicate.py rendezvous    one leaves only after it has heard that the other is inside
 
-Entering and leaving are relevant events. A tracker that tells immediate predecessors (`p3-reduced`) gives
-them timestamps while the workers run, and a monitor is told of each. From that alone it builds the consistent
-global states that the run may have passed through, as the events come in (Cooper & Marzullo, "Consistent
-detection of global predicates", 1991):
+Entering and leaving are relevant events. A tracker that gives immediate predecessors (`p3-reduced`) stamps
+them while the workers run, and each is sent to a monitor. From that alone it builds the consistent global
+states that the run may have passed through, as the events come in (Cooper & Marzullo, "Consistent detection
+of global predicates", 1991):
 
     possibly     some way through them passes a state in which both are inside; said as soon as it is known
     definitely   every way does; said when the workers have ended
@@ -47,7 +47,7 @@ class Lattice:
         self.possibly: Cut | None = nothing if self._satisfies(nothing) else None
 
     def add(self, stamp: Stamp, state: str) -> None:
-        """An event, told after its predecessors: the monitor's messages come in causal order."""
+        """An event, reported after its predecessors: the monitor's messages come in causal order."""
         assert stamp.predecessors is not None
         worker = WORKERS.index(stamp.process)
         self._needs[worker].append([(WORKERS.index(name), seq) for name, seq in stamp.predecessors])

@@ -1,4 +1,4 @@
-"""Three nodes that leave OpenTelemetry spans, one of which tells what an answer waited for.
+"""Three nodes that record OpenTelemetry spans, one of which shows what an answer waited for.
 
 alice asks bob and carol; her link to carol is late, so that bob's answer is there first and held. The spans
 go to a file of OTLP JSON, as the file exporter of a collector writes it, and then:

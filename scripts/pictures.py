@@ -58,7 +58,8 @@ def story_picture(
     options = ["--schedule", f"examples/stories/{schedule}", "--out", str(story), "--json"]
     if main(["play", *play, *options]) != 0:
         sys.exit(f"the story of {name} went wrong")
-    page.goto(f"{story.as_uri()}#{step}")
+    page.goto(f"{story.as_uri()}#step={step}")
+    page.wait_for_timeout(500)  # it is drawn in the next frame
     page.screenshot(path=ROOT / "docs" / name)
 
 

@@ -2,12 +2,14 @@
 
 import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from effort import some
+from times import Times
 
 pytest.register_assert_rewrite("contract", "oracles")  # so that a failed check says what it saw
 
@@ -18,13 +20,20 @@ settings.register_profile("long", deadline=None, print_blob=True, max_examples=2
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=None, help="replay the random runs of a failed test")
     parser.addoption("--rewrite", action="store_true", help="write the transcripts of tests/scenarios anew")
+    parser.addoption("--times", action="store_true", help="print what the tests cost, by room")
 
 
 SPARK_SETTINGS = Path(__file__).parent / "spark" / "conf"
 
 
 def pytest_configure(config):
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as in jobs in the background: children would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_SETTINGS))  # inherited by the commands that tests start
+    if config.getoption("--times"):
+        config.pluginmanager.register(Times())
     if config.getoption("hypothesis_profile", None) is None:
         settings.load_profile("fast")
 

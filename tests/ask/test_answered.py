@@ -104,10 +104,13 @@ def test_a_question_that_needs_more_than_a_past_refuses_a_part_of_a_history(tmp_
         ask.future(part, "bank#2")
 
 
-def test_stamps_that_are_predecessors_alone_are_refused(tmp_path):
-    answers = analysed(number(SHOP, "shop"), tmp_path / "answers", "predecessors")
+def test_stamps_that_are_predecessors_of_some_events_are_refused(tmp_path):
+    rows = number(SHOP, "shop")
+    every = analysed(rows, tmp_path / "every", "predecessors")
+    assert ask.past(every, "web#3") == ask.past(analysed(rows, tmp_path / "full"), "web#3")
+    answers = analysed([rows[0] | {"relevant": True}, *rows[1:]], tmp_path / "answers", "predecessors")
     with pytest.raises(CausalityError, match="analyse the trace again with --timestamps full or sparse"):
-        ask.past(answers, "web#3")
+        ask.past(answers, f"{rows[0]['process']}#{rows[0]['seq']}")
 
 
 def test_the_answer_to_one_question_is_not_enough(tmp_path):

@@ -66,7 +66,7 @@ def test_the_command_tells_where_a_unit_was_and_what_ended_it(run):
     assert "until" in done.stdout and "which copies had to carry it: " in done.stdout
 
 
-@pytest.mark.parametrize("unit, why", [("p0:1", "is no unit: write"), ("p0:999>p1", "did you mean: p")])
+@pytest.mark.parametrize("unit, why", [("p0:1", "is not a unit: write"), ("p0:999>p1", "did you mean: p")])
 def test_what_is_no_unit_is_refused_with_what_is_near(run, unit, why):
     refused = explain(run, unit)
     assert refused.returncode == 2 and why in refused.stderr

@@ -106,6 +106,7 @@ def frame(protocol, *numbers, tail=b""):
     body += tail
     head = bytearray((wire.VERSION, protocol))
     write_number(head, len(body))
+    write_number(head, 0)
     return bytes(head + body)
 
 

@@ -166,8 +166,8 @@ def test_a_reader_is_added_by_touching_four_files(copy):
     readers = "src/happened/trace/readers"
     copy.write(f"{readers}/seen.py", READER.lstrip())
     copy.insert(f"{readers}/__init__.py", r"from \.draft", "from . import seen\n")
-    entry = '    "seen": Format("who saw what", seen.parse, seen.assemble, seen.counts, line_by_line=True),\n'
-    copy.insert(f"{readers}/__init__.py", r'    "shiviz": Format', entry)
+    entry = '    "seen": _of("who saw what", seen, line_by_line=True),\n'
+    copy.insert(f"{readers}/__init__.py", r'    "shiviz": _of', entry)
     copy.insert(f"{readers}/detection.py", r'    \(\{"txns"', '    ({"who", "saw"}, "seen"),\n')
     copy.write("tests/trace/readers/test_seen.py", READER_TEST.lstrip())
     assert copy.touched == listed("Adding a reader", NAME="seen")

@@ -26,7 +26,7 @@ class Book:
             self.journal = Journal(path, flush=False, max_pages=max_pages)
             self.journal.open(Identity("a", "ks", "{}", MEMBERS))
         if trace is not None:
-            self.recorder = TraceRecorder(trace, "a", self.engine.roster.name, "")
+            self.recorder = TraceRecorder(trace, "a", self.engine.members, "")
             self.engine.recorder = self.recorder
         self.batches, self.failures = [], []
         self.commits = Commits(

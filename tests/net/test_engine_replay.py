@@ -30,9 +30,9 @@ def multicast(protocol, dice, engine, payload):
     if engine.has_turn:
         engine.multicast(to_whom(protocol, dice, engine.me), payload)
         if engine.serialization is not None and dice.random() < 0.6:
-            engine.release_token(away=dice.random() < 0.2)
+            engine.serialization.release(away=dice.random() < 0.2)
     else:
-        engine.want_token()
+        engine.serialization.want()
 
 
 def run(protocol, dice, steps):
@@ -51,7 +51,7 @@ def run(protocol, dice, steps):
 def step(protocol, dice, engines, engine):
     act = dice.random()
     if act < 0.05:
-        engine.multicast_unordered(dice.sample(range(len(NAMES)), 2), b"unordered")
+        engine.unordered.multicast(dice.sample(range(len(NAMES)), 2), b"unordered")
     elif act < 0.4:
         multicast(protocol, dice, engine, dice.randbytes(dice.randrange(20)))
     elif act < 0.8:

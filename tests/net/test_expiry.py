@@ -100,7 +100,7 @@ def test_what_cannot_be_a_bound_is_refused(tmp_path):
     for wrong in (0, -1, "soon", True):
         with pytest.raises(LocalProtocolError, match="a number of seconds above 0"):
             make_node("a", where, protocol="histories", expiry=wrong)
-    with pytest.raises(LocalProtocolError, match="forgets nothing by the clock"):
+    with pytest.raises(LocalProtocolError, match="lacks the capability Expires"):
         Engine("a", ["a"], "ks").expire()
     file = tmp_path / "node.toml"
     file.write_text('name = "a"\nexpiry = "soon"\n')

@@ -4,6 +4,7 @@ import pytest
 
 from happened.net import Limits
 from happened.net.flow import Flow
+from happened.net.sending import lacks_room
 
 LIMITS = Limits(
     payload=10, frame=100, outbox=1000, held=20, undelivered=30, undelivered_bytes=4000, staged=500
@@ -61,4 +62,4 @@ def test_a_node_without_links_pauses_nothing():
     "staged, queued, expected", [(0, 0, True), (500, 1000, True), (501, 0, False), (0, 1001, False)]
 )
 def test_there_is_room_up_to_the_limits(staged, queued, expected):
-    assert Flow(LIMITS, relays=False).has_room(staged, queued) is expected
+    assert (lacks_room(LIMITS, staged, queued) is None) is expected

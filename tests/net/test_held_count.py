@@ -45,9 +45,9 @@ async def busy(protocol, dice, steps, directory):
             if engine.has_turn:
                 sender.multicast_nowait([NAMES[p] for p in to_whom(protocol, dice, engine.me)], b"x")
                 if facts.assumes.serialized:
-                    engine.release_token()
+                    engine.serialization.release()
             else:
-                engine.want_token()
+                engine.serialization.want()
             sender._after_a_turn()
         else:
             carry(*dice.sample(nodes, 2), most=1)

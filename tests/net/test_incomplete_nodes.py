@@ -12,6 +12,7 @@ from test_engine_replay import NAMES
 from test_node import addresses, make, nodes, run, take
 
 from happened.causality import check
+from happened.core.destinations import unpack
 from happened.core.errors import LocalProtocolError
 from happened.net.engine import Engine
 from happened.net.qualified import history_from_json
@@ -102,10 +103,10 @@ class World:
 
         class Notes:
             def sent_unordered(self, seq, time, clock, to, attributes):
-                to = [NAMES[d] for d in to]
+                to = [NAMES[d] for d in unpack(to)]
                 note(seq, kind="unordered", message=f"{name}:{clock}", to=to, attributes=attributes)
 
-            def received(self, seq, time, message):
+            def received(self, seq, time, message, frame):
                 note(seq, kind="internal", message=None)
 
             def delivered(self, seq, time, sender, clock):
@@ -135,9 +136,10 @@ class World:
         name, act = self.dice.choice(NAMES), self.dice.random()
         engine = self.engines[name]
         if act < 0.3:
-            engine.multicast(self.dice.sample(range(4), self.dice.randint(1, 3)), b"m", self.how(name))
-            if engine.history is not None:
-                self.histories[name].append(engine.history)
+            to = self.dice.sample(range(4), self.dice.randint(1, 3))
+            engine.qualified.multicast(to, b"m", self.how(name))
+            if engine.qualified.history is not None:
+                self.histories[name].append(engine.qualified.history)
             self.commit(name)
         elif act < 0.36:
             self.engines[name] = again = Engine(name, NAMES, self.protocol)

@@ -75,12 +75,12 @@ class World(System):
 
         self.give(name, send)
         if self.facts.assumes.serialized and self.dice.random() < 0.7 and self.engines[name].has_turn:
-            self.give(name, lambda engine: engine.release_token(away=self.dice.random() < 0.2))
+            self.give(name, lambda engine: engine.serialization.release(away=self.dice.random() < 0.2))
 
     def has_turn(self, name):
         """Whether the token is there; if it is not, it is asked for."""
         if not self.engines[name].has_turn:
-            self.give(name, lambda engine: engine.want_token())
+            self.give(name, lambda engine: engine.serialization.want())
         return self.engines[name].has_turn
 
     def tokens(self):

@@ -196,13 +196,13 @@ def test_it_can_alter_the_piggybacks_on_what_it_relays():
     """m tells b that a had seen an event of m that there never was."""
     options = {"overlay": [[A, M], [M, B]]}
     a, b, m = (Engine(name, NAMES, "flooding", options, tracker="p1", signed=signed(name)) for name in NAMES)
-    a.relevant("true")
+    a.tracking.relevant("true")
     a.multicast([A, B, M], b"x")
     tell(a, m, M)
     number, frame = piggybacks.unmark(m.outboxes[B].after(0, 1 << 20)[0][1])
     message, _ = decode(frame)
     true = piggybacks.open_sealed(message.payload)
-    m.relevant("invented")
+    m.tracking.relevant("invented")
     m.multicast([A, B, M], b"y")
     m.release(m.cut())
     _, other = piggybacks.unmark(m.outboxes[B].after(1, 1 << 20)[0][1])

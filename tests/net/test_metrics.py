@@ -115,8 +115,8 @@ def test_what_is_never_delivered_is_forgotten(monkeypatch):
     now = iter(range(100))
     measured = timing.Timing(lambda: next(now), None)
     for clock in range(1, 7):
-        measured.received(clock, 0, SimpleNamespace(sender=0, clock=clock))
-    measured.received(7, 0, SimpleNamespace(sender=0))
+        measured.received(clock, 0, SimpleNamespace(sender=0, clock=clock), b"")
+    measured.received(7, 0, SimpleNamespace(sender=0), b"")
     for clock in range(1, 7):
         measured.delivered(8, 0, 0, clock)
     assert (sum(measured.hold.counts), measured.hold.sum) == (3, 6 - 3 + 7 - 4 + 8 - 5)

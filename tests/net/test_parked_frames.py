@@ -55,8 +55,7 @@ class Parkers:
             for _, entries in self.journal.batches():
                 for what in json.loads(entries):
                     do(self.links, what)
-                self.links.cut()
-                if (parking := self.links.cut_parking()) is not None:
+                if (parking := self.links.cut()[2]) is not None:
                     park(parking)
                 release(self.links, parking)
 
@@ -67,7 +66,7 @@ class Parkers:
             if what[0] == "put":
                 outbox = self.plain.outboxes[what[1]]
                 outbox.last -= 1
-                outbox.bytes -= len(outbox._frames.pop())
+                outbox.bytes -= len(outbox.unacknowledged.pop())
         self.inputs = []
         self.start()
 
@@ -80,8 +79,7 @@ class Parkers:
             self.had[what[1]] = self.links.outboxes[what[1]].acknowledged
 
     def commit(self, *, snapshot):
-        self.links.cut()
-        parking = self.links.cut_parking()
+        parking = self.links.cut()[2]
         state = None
         if snapshot:
             head, blobs = self.links.state()
@@ -257,13 +255,12 @@ def test_frames_for_somebody_whose_index_is_given_again_are_not_written():
     assert links.parking_bytes == 3
     links.open(1)
     links.put(1, b"other")
-    assert links.cut_parking() == Parking({1: EVERYTHING}, {}) and links.parking_bytes == 0
+    assert links.cut()[2] == Parking({1: EVERYTHING}, {}) and links.parking_bytes == 0
 
 
 def test_a_medium_is_not_given_what_is_parked():
     """It would keep the frames in memory for as long as it cannot send."""
-    engine = Engine("a", ("a", "b", "c"), "rst")
-    engine.shares = True
+    engine = Engine("a", ("a", "b", "c"), "rst", shares=True)
     engine.links.bound(100, 10_000, lambda link: link == 1)
     for _ in range(5):
         engine.multicast([1, 2], b"x" * 60)

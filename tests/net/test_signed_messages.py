@@ -64,7 +64,7 @@ class World:
 
     def send(self, engine):
         if not engine.has_turn:
-            engine.want_token()
+            engine.serialization.want()
             self.settle(engine)
             return
         to = to_whom(self.protocol, self.dice, engine.me)
@@ -72,12 +72,12 @@ class World:
         clock = engine.multicast(to, payload)
         self.sent[engine.me, clock] = set(to), payload
         if engine.serialization is not None:
-            engine.release_token()
+            engine.serialization.release()
         self.settle(engine)
 
     def send_unordered(self, engine):
         to, payload = self.dice.sample(range(len(NAMES)), 2), self.dice.randbytes(3)
-        self.sent[engine.me, engine.multicast_unordered(to, payload)] = set(to), payload
+        self.sent[engine.me, engine.unordered.multicast(to, payload)] = set(to), payload
         self.settle(engine)
 
     def settle(self, engine):
@@ -204,7 +204,7 @@ def test_incomplete_orders_are_signed_too(protocol, dice):
     facts = incomplete()[protocol]
     given = {"label": "x", "priority": 3}.get(facts.qualifier.keyword)
     a, b = (make(name, protocol) for name in NAMES[:2])
-    a.multicast([1], b"hello", keywords(facts, **{facts.qualifier.keyword: given}))
+    a.qualified.multicast([1], b"hello", keywords(facts, **{facts.qualifier.keyword: given}))
     a.release(a.cut())
     ((_, frame),) = a.outboxes[1].after(0, 1 << 20)
     with pytest.raises(RemoteProtocolError, match="'a' has not signed this"):
@@ -282,7 +282,7 @@ def test_an_unordered_message_is_no_ordered_one():
     lie = unordered.encode(unordered.UnorderedMessage(4, 0, message.clock, message.dests, message.payload))
     with pytest.raises(RemoteProtocolError, match="'a' has not signed this"):
         b.receive(0, lie)
-    a.multicast_unordered([1], b"unordered")
+    a.unordered.multicast([1], b"unordered")
     a.release(a.cut())
     frame = a.outboxes[1].after(1, 1 << 20)[0][1]
     with pytest.raises(RemoteProtocolError, match="'a' has not signed this"):
@@ -442,7 +442,7 @@ def test_a_message_that_comes_again_is_checked_once_and_a_different_one_is_check
     checked = []
     monkeypatch.setattr(Stamps, "check", lambda self, name, signature, *parts: checked.append(parts[-1]))
     for message in [*messages[:2], *messages[:2], messages[2], messages[0]]:
-        b.signed.check(message, b.roster, tracked=False)
+        b.signed.signed.check(message, b.roster, tracked=False)
     assert checked == [b"0", b"1", b"2", b"0"]
     first = messages[0]
     for other in (
@@ -450,5 +450,5 @@ def test_a_message_that_comes_again_is_checked_once_and_a_different_one_is_check
         first._replace(dests=3),
         first._replace(payload=first.payload + b"!"),
     ):
-        b.signed.check(other, b.roster, tracked=False)
+        b.signed.signed.check(other, b.roster, tracked=False)
     assert len(checked) == 7

@@ -201,7 +201,7 @@ def propose(dice, running, number):
     for engine in dice.sample(present, min(len(present), dice.choice((1, 1, 2)))):
         if engine.sites.change is None:
             try:
-                engine.propose_site(another(dice, engine.sites, f"{number}{engine.me}"))
+                engine.sites.propose(another(dice, engine.sites, f"{number}{engine.me}"))
             except LocalProtocolError as error:
                 assert "is the present one" in str(error)
             running.cut(engine.name)

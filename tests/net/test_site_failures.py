@@ -18,7 +18,6 @@ from happened.net import site as net_site
 from happened.net.engine import Engine
 from happened.net.site import site_of
 from happened.net.site_failures import How, check_witnesses, succession_proposal
-from happened.net.site_steps import SiteSteps
 from happened.ordering import able, protocols
 from happened.ordering.capabilities import ReplacesForwarder
 from happened.topology import derive, from_document, problems
@@ -63,7 +62,7 @@ class Arrivals:
     def __init__(self):
         self._seen = set()
 
-    def received(self, seq, time, message):
+    def received(self, seq, time, message, frame):
         name = (message.sender, message.clock, message.via)
         assert name not in self._seen, f"{name} comes twice"
         self._seen.add(name)
@@ -174,7 +173,7 @@ class Failing(Running):
         sites = engine.sites
         addresses = dict.fromkeys([*sites.site.members, heir or ""], "somewhere")
         text = succession_proposal(sites.site, self.dead, heir, how, addresses, sites.past)
-        engine.propose_site(text)
+        engine.sites.propose(text)
         self.cut(at)
 
     def missing(self):
@@ -379,7 +378,7 @@ def test_a_succession_overrules_a_change_that_waits_for_the_failed_process(seed)
     engine = running.engines["a"]
     names = engine.sites.site.members
     links = [link for link in GATEWAYS["links"] if link != ["d", "w"]]
-    engine.propose_site(told(GATEWAYS | {"links": links}, list(names)))
+    engine.sites.propose(told(GATEWAYS | {"links": links}, list(names)))
     running.cut("a")
     running.settle()
     assert engine.sites.change is not None
@@ -417,7 +416,7 @@ def test_successions_that_cannot_be_are_refused(seed):
                 check_witnesses(protocols()[protocol], How.WITNESS)
             with pytest.raises(LocalProtocolError, match="lacks the capability ReplacesForwarder"):
                 running = start(random.Random(seed), protocol, LINE)
-                SiteSteps(running.engines["a"]).stand_in(4)
+                running.engines["a"].layers[-1].stand_in(4)
 
 
 def test_news_of_a_failure_are_read_as_they_were_written():

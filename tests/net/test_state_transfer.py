@@ -21,10 +21,8 @@ from happened.net.state_transfer import (
     MOST_NAMES,
     MOST_SETS,
     STATE_CLOCK,
-    Begun,
     Owed,
     Tally,
-    Transfers,
 )
 from happened.ordering import protocols
 from happened.wire.membership import StateGiven, encode
@@ -55,7 +53,7 @@ class Replica:
         self.needs_state = state_from is not None
         self.engine = self.new_engine()
         if state_from is not None:
-            self.engine.await_state(self.engine.roster.index(state_from))
+            self.engine.transfers.wait_for(self.engine.roster.index(state_from))
             self.commit()
 
     def new_engine(self):
@@ -77,7 +75,7 @@ class Replica:
             engine.multicast(present, name.encode())
         elif act < 0.6:
             self.world.unordered.add(name)
-            engine.multicast_unordered(present, name.encode())
+            engine.unordered.multicast(present, name.encode())
         else:
             present.remove(engine.me)  # done here in the step in which it is sent
             self.log.append(name)
@@ -129,7 +127,7 @@ class Replica:
                     continue
                 self.through[newcomer] = engine.delivered
             if engine.acknowledged >= self.through[newcomer]:
-                engine.give_state(
+                engine.transfers.send_state(
                     newcomer, json.dumps(self.log).encode(), self.world.dice.choice((7, 100, 10**6))
                 )
                 del self.through[newcomer]
@@ -176,7 +174,7 @@ class World:
     def admit(self, registrar, name):
         replica = self.replicas[registrar]
         index = replica.engine.join(name, "")
-        replica.engine.owe_state(index)
+        replica.engine.transfers.owe(index)
         replica.commit()
         members = tuple(replica.engine.roster.name(p) for p in range(len(replica.engine.roster)))
         self.replicas[name] = Replica(self, name, members, registrar)
@@ -268,19 +266,15 @@ def test_after_an_expulsion_the_newcomer_has_what_the_admitting_process_has(prot
 
 
 def test_what_a_state_contains_is_passed_over_once_also_after_a_restart():
-    def nothing(link, frame):
-        raise AssertionError("nothing is sent")
-
-    transfers = Transfers(0, nothing)
-    transfers.begin(Begun(b"", {1: [[2, 4], [7, 7], [9, 12]], 2: [[3, 3]]}, []))
+    transfers, restored = (Engine("a", ("a", "b", "c"), "ks").transfers for _ in range(2))
+    transfers.has_begun, transfers.contained = True, {1: [[2, 4], [7, 7], [9, 12]], 2: [[3, 3]]}
     head, _ = transfers.state()
-    restored = Transfers(0, nothing)
     restored.restore(json.loads(json.dumps(head)), lambda length: b"")
     assert restored.has_begun
     for each in (transfers, restored):
         assert [clock for clock in range(15) if each.is_contained(1, clock)] == [2, 3, 4, 7, 9, 10, 11, 12]
         assert each.is_contained(2, 3) and not each.is_contained(3, 3)
-    restored.joined(2)  # somebody else has that index now
+    restored._joined(2)  # somebody else has that index now
     assert not restored.is_contained(2, 3)
 
 
@@ -304,21 +298,21 @@ def test_names_of_acknowledged_messages_are_put_together(dice: Random):
 
 def test_a_state_of_too_many_messages_is_refused_before_anything_is_sent():
     engine = Engine("a", ("a", "b"), "ks")
-    engine.owe_state(1)
+    engine.transfers.owe(1)
     with pytest.raises(LocalProtocolError, match="more than 3000"):
-        engine.give_state(1, b"x" * 10_000, 3)
+        engine.transfers.send_state(1, b"x" * 10_000, 3)
     assert engine.sent == 0 and engine.transfers.owed
 
 
 def test_who_does_not_count_on_a_state_refuses_it_and_who_owes_none_says_so():
     a, b = Engine("a", ("a", "b"), "ks"), Engine("b", ("a", "b"), "ks")
-    a.owe_state(1)
+    a.transfers.owe(1)
     a.release(a.cut())
     ((_, frame),) = a.outboxes[1].after(0, 1000)
     with pytest.raises(RemoteProtocolError, match="start this node anew, with state_from"):
         b.receive(0, frame)
     c = Engine("b", ("a", "b"), "ks")
-    c.await_state(0)
+    c.transfers.wait_for(0)
     c.release(c.cut())
     ((_, frame),) = c.outboxes[0].after(0, 1000)
     with pytest.raises(RemoteProtocolError, match=r"admit it at a node with Node\(state=…\)"):
@@ -329,7 +323,7 @@ def test_who_does_not_count_on_a_state_refuses_it_and_who_owes_none_says_so():
 
 def test_messages_that_are_no_state_are_refused_and_nothing_changes():
     a, b = Engine("a", ("a", "b"), "ks"), Engine("b", ("a", "b"), "ks")
-    b.await_state(0)
+    b.transfers.wait_for(0)
     a.multicast([1], b"no state")
     a.release(a.cut())
     ((_, frame),) = a.outboxes[1].after(0, 1000)

@@ -38,7 +38,7 @@ class Group:
     def make(self, name, members):
         given = options(protocols()[self.protocol], len(members))
         engine = Engine(name, members, self.protocol, given, tracker=self.tracker)
-        engine.recorder = TraceRecorder(self.folder, name, engine.roster.name, "")
+        engine.recorder = TraceRecorder(self.folder, name, engine.members, "")
         return engine
 
     def step(self, dice, engine):
@@ -49,7 +49,7 @@ class Group:
             to = sorted(destinations(facts, Dice(dice.random()), engine.me, present, present))
             engine.multicast(to, dice.randbytes(dice.randrange(20)))
         elif act < 0.5:
-            engine.relevant(f"{engine.name} sees {engine.delivered}")
+            engine.tracking.relevant(f"{engine.name} sees {engine.delivered}")
         else:
             self.take(engine, dice.choice(list(engine.inboxes)), 200)
         self.settle(engine)
@@ -92,7 +92,7 @@ def play(folder, dice, protocol, tracker, steps=300):
     group.finish()
     for name, engine in group.engines.items():  # what they learnt last
         assert engine.events == engine.machine.events  # so that `pending` names arrivals by their seq
-        engine.relevant(f"{name} ends")
+        engine.tracking.relevant(f"{name} ends")
     group.finish()
     return group
 
@@ -123,7 +123,7 @@ def test_members_join_and_the_tracker_grows_with_them(tracker, dice: Random, tmp
     for _ in range(200):
         group.step(dice, dice.choice(list(group.engines.values())))
     group.finish()
-    last = {name: engine.relevant("last") for name, engine in group.engines.items()}
+    last = {name: engine.tracking.relevant("last") for name, engine in group.engines.items()}
     group.finish()
     assert group.judged() > 60
     if tracker == "p1":
@@ -140,7 +140,7 @@ def test_replaying_the_inputs_gives_the_same_tracker_and_the_same_null_events(tr
         if act < 0.35:
             engine.multicast(dice.sample([0, 1, 2, 3], dice.randint(1, 4)), b"m")
         elif act < 0.5:
-            engine.relevant("Zoë's")
+            engine.tracking.relevant("Zoë's")
         else:
             for link, inbox in engine.inboxes.items():
                 for _, frame in engines[NAMES[link]].outboxes[engine.me].after(inbox.received_through, 90):
@@ -158,7 +158,7 @@ def test_replaying_the_inputs_gives_the_same_tracker_and_the_same_null_events(tr
 
 def test_a_multicast_that_is_refused_leaves_the_tracker_as_it_was():
     engine = Engine("a", NAMES, "ks", tracker="p1-fifo")
-    engine.relevant("one")
+    engine.tracking.relevant("one")
     engine.leave("b")
     engine.release(engine.cut())
     before, clock = engine.snapshot(), engine.events
@@ -170,7 +170,7 @@ def test_a_multicast_that_is_refused_leaves_the_tracker_as_it_was():
 def frame_of(tracker, protocol="ks"):
     engine = Engine("b", NAMES, protocol, tracker=tracker)
     if tracker is not None:
-        engine.relevant("x")
+        engine.tracking.relevant("x")
     engine.multicast([0, 2], b"hello")
     engine.release(engine.cut())
     ((_, frame),) = engine.outboxes[0].after(0, 1000)
@@ -196,7 +196,7 @@ def test_piggybacks_of_another_tracker_are_refused_and_not_misread(mine, theirs,
 def test_a_bound_need_not_be_the_same():
     engine = Engine("a", NAMES, "ks", tracker="p2:1")
     engine.receive(1, frame_of("p2:3"))
-    assert engine.relevant("").dependencies == {"a": 1, "b": 1}
+    assert engine.tracking.relevant("").dependencies == {"a": 1, "b": 1}
 
 
 def test_piggybacks_that_cannot_be_read_end_the_link_and_nothing_else(dice: Random):
@@ -231,11 +231,11 @@ def test_piggybacks_that_cannot_be_read_end_the_link_and_nothing_else(dice: Rand
 def test_a_peer_that_tells_what_cannot_be_is_refused_when_it_says_so():
     """b has heard of an event of another life of a."""
     other, b = (Engine(name, NAMES, "ks", tracker="vector") for name in "ab")
-    other.relevant("in another life")
+    other.tracking.relevant("in another life")
     other.multicast([1], b"hello")
     other.release(other.cut())
     b.receive(0, other.outboxes[1].after(0, 1000)[0][1])
-    b.relevant("has heard of it")
+    b.tracking.relevant("has heard of it")
     b.multicast([0], b"hello")
     b.release(b.cut())
     a = Engine("a", NAMES, "ks", tracker="vector")
@@ -438,7 +438,7 @@ def test_null_events_of_a_node_survive_a_crash(tmp_path):
 
 def test_a_label_is_in_the_journal():
     engine = Engine("a", NAMES, "ks", tracker="p1")
-    engine.relevant("Zoë")
+    engine.tracking.relevant("Zoë")
     assert list(read_entries(engine.cut().entries)) == [(Input.RELEVANT_EVENT, 0, "Zoë".encode())]
 
 

@@ -76,8 +76,8 @@ def test_who_closes_passes_the_token_on_and_who_comes_back_gets_its_turn(tmp_pat
 def test_a_killed_holder_has_the_token_when_it_comes_back():
     """Its turn ends with the application that had it; what others asked for before is not forgotten."""
     a, b = (Engine(name, ["a", "b"], "serialized-multicast") for name in "ab")
-    a.want_token()
-    b.want_token()
+    a.serialization.want()
+    b.serialization.want()
     b.release(b.cut())
     ((_, request),) = b.outboxes[0].after(0, 1000)
     a.receive(1, request)
@@ -85,7 +85,7 @@ def test_a_killed_holder_has_the_token_when_it_comes_back():
     again = Engine("a", ["a", "b"], "serialized-multicast")
     again.replay(batch.entries, 0)
     assert again.has_turn and not again.outboxes[1]
-    again.release_token()
+    again.serialization.release()
     again.release(again.cut())
     ((_, passed),) = again.outboxes[1].after(0, 1000)
     assert not b.has_turn
@@ -93,7 +93,7 @@ def test_a_killed_holder_has_the_token_when_it_comes_back():
     assert b.has_turn
     with pytest.raises(LocalProtocolError, match="does not have the token"):
         again.multicast([1], b"")
-    with pytest.raises(LocalProtocolError, match="leaves in its turn"):
+    with pytest.raises(LocalProtocolError, match="does not have the token"):
         again.leave("a")
 
 

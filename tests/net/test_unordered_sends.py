@@ -15,6 +15,7 @@ from test_routes_kill import inner
 from causality import traces
 from happened import wire
 from happened.causality import check_delivery, check_order
+from happened.core.destinations import unpack
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.places import Branch, Place
 from happened.net.engine import Engine
@@ -36,15 +37,15 @@ class Rows:
     def _add(self, seq, **row):
         self.rows.append({"process": self.name, "seq": seq, **row})
 
-    def sent(self, seq, time, clock, to, messages):
-        to = [NAMES[each] for each in to]
+    def sent(self, seq, time, clock, to, messages, frames):
+        to = [NAMES[each] for each in unpack(to)]
         self._add(seq, kind="send", message=f"{self.name}:{clock}", to=to)
 
     def sent_unordered(self, seq, time, clock, to):
-        to = [NAMES[each] for each in to]
+        to = [NAMES[each] for each in unpack(to)]
         self._add(seq, kind="unordered", message=f"{self.name}:{clock}", to=to)
 
-    def received(self, seq, time, message):
+    def received(self, seq, time, message, frame):
         self._add(seq, kind="internal")
 
     def delivered(self, seq, time, sender, clock):
@@ -71,7 +72,7 @@ def test_each_arrives_once_and_the_order_of_the_others_is_kept(protocol, dice: R
     for _ in range(150):
         engine = dice.choice(everybody)
         if dice.random() < 0.15:
-            engine.multicast_unordered(dice.sample(range(4), dice.randint(1, 4)), b"no order")
+            engine.unordered.multicast(dice.sample(range(4), dice.randint(1, 4)), b"no order")
             unordered_sent += 1
         elif dice.random() < 0.3:
             multicast(protocol, dice, engine, b"in order")
@@ -97,7 +98,7 @@ def test_it_overtakes_what_is_held_and_nothing_waits_for_it():
     a.multicast([1, 2], b"question")
     for frame in frames(a, b):
         b.receive(0, frame)
-    b.multicast_unordered([2], b"hint")
+    b.unordered.multicast([2], b"hint")
     b.multicast([2], b"answer")
     hint, answer = frames(b, c)
     c.receive(1, hint)
@@ -121,8 +122,8 @@ def test_routers_pass_it_on_to_those_behind_them_alone():
         name: Engine(name, NAMES, "topological", {"place": place})
         for name, place in zip(NAMES, places, strict=True)
     }
-    engines["a"].multicast_unordered([0, 1, 3], b"far")
-    engines["d"].multicast_unordered([2], b"near")
+    engines["a"].unordered.multicast([0, 1, 3], b"far")
+    engines["d"].unordered.multicast([2], b"near")
     deliver_all(engines)
     got = {
         name: [each.payload for each in engine.unacknowledged.values()] for name, engine in engines.items()
@@ -148,12 +149,12 @@ def test_what_cannot_be_sent_is_refused_and_changes_nothing():
         ([1], bytes(wire.MAX_FRAME), "does not fit"),
     ):
         with pytest.raises(LocalProtocolError, match=why):
-            engine.multicast_unordered(to, payload)
+            engine.unordered.multicast(to, payload)
     engine.leave("b")
     engine.release(engine.cut())
     before = engine.snapshot()
     with pytest.raises(LocalProtocolError, match="has left"):
-        engine.multicast_unordered([1], b"")
+        engine.unordered.multicast([1], b"")
     assert not engine.is_dirty and engine.snapshot() == before
     with pytest.raises(RemoteProtocolError, match="comes from process 2"):
         engine.receive(2, unordered.encode(UnorderedMessage(4, 3, 1, 1, b"")))

@@ -157,13 +157,13 @@ LINE = routed_places(path(3), [(0, 1), (1, 2)])[1]
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        (LINE._replace(neighbours=0b001), "2 is none"),
+        (LINE._replace(neighbours=0b001), "2 is not one"),
         (LINE._replace(neighbours=0b111), "other processes"),
         (LINE._replace(neighbours=0b1101), "out of 3"),
         (LINE._replace(branches=(Branch(0, 0b001), Branch(2, 0b101))), "no other branch"),
         (LINE._replace(branches=(Branch(0, 0b011),)), "no other branch"),
-        (LINE._replace(branches=(Branch(0, 0b100),)), "reaches that process"),
-        (LINE._replace(branches=(Branch(0, 0b001, 0, 0b1000),)), "3 is none"),
+        (LINE._replace(branches=(Branch(0, 0b100),)), "must reach that process"),
+        (LINE._replace(branches=(Branch(0, 0b001, 0, 0b1000),)), "3 is not one"),
         (LINE._replace(neighbours=0b001, branches=(), witnesses=0b100), "2 is not"),
         (LINE._replace(separators=(Separator(0b001, (0b010, 0b100)),)), "not at {0}"),
         (LINE._replace(separators=(Separator(0b010, (0b001, 0b101)),)), "0 is on two sides of separator {1}"),

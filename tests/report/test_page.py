@@ -12,22 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 from causality import traces
-from happened.report.drawings import (
-    Arrow,
-    Bar,
-    EventMark,
-    bars,
-    compact,
-    duration,
-    line,
-    matrix,
-    short,
-    space_time,
-)
-from happened.report.page import _of_many_shapes, page, pages, write_report
+from happened.report.drawings import Bar, bars, line, matrix
+from happened.report.page import page, pages, write_report
 from happened.report.row_lists import part_of
+from happened.report.witnesses import _of_many_shapes
 from happened.trace import write_jsonl
 from happened.trace.store import arrow_dataset
+from happened.view.space_time import Arrow, Mark, space_time
+from happened.view.texts import compact, duration, short
 from report.answers import write_answers
 
 OVERTAKEN = {
@@ -69,7 +61,7 @@ def test_a_violation_is_named_and_drawn(tmp_path):
     html = page(tmp_path, analysed(tmp_path, OVERTAKEN))
     assert "✗ causal order VIOLATED: 3 deliveries examined, 1 of them too early" in html
     assert "r delivered second (event 1) before first (event 2)" in html
-    assert html.count('class="diagram"') == 1
+    assert html.count('class="hv witness"') == 1
     assert "Clocks that disagree" in html
     assert "&lt;p&amp;&gt;" in html
     assert "<p&>" not in html
@@ -192,7 +184,9 @@ def test_the_middle_of_a_long_witness_is_left_out(tmp_path):
     html = page(tmp_path, summary)
     assert summary["causal_violations"] == 1
     assert "… 51 …" in html
-    assert html.count('<circle class="mark"') == 4 + 1 + 4 + 1  # ends, the gap, and the late delivery
+    picture = html[html.index('class="hv witness"') :].partition("</svg>")[0]
+    assert len(re.findall('class="(?:event|receive)"', picture)) == 4 + 1 + 4 + 2  # ends, the gap, deliveries
+    assert picture.count('class="ring"') == 1
 
 
 def test_witnesses_of_every_length_are_shown_first(tmp_path):
@@ -222,7 +216,7 @@ def test_nothing_to_judge_is_undecided_and_not_a_pass(tmp_path):
 @pytest.mark.parametrize(
     "picture",
     [
-        space_time([EventMark("p", "a<b"), EventMark("q", "c", fault=True)], [Arrow(0, 1, fault=True)]),
+        space_time("<&>", [Mark("p", 1, 0, "a<b", "&"), Mark("q", 2, fault=True)], [Arrow(0, 1, fault=True)]),
         matrix(["p", "a very long name indeed & more"], [[0, 3], [1, 0]]),
         matrix([], []),
         line([1, 5, 2], "along"),

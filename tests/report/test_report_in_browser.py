@@ -21,7 +21,7 @@ from report.browser import Chromium
 LONG = "checkout-" + "7f9c6d5b4" * 20
 HEADINGS = {
     "A look at it": "svg.hv .event",
-    "Witnesses": "svg.diagram",
+    "Witnesses": "svg.witness",
     "Who spoke to whom": "svg.matrix",
     "Concurrency along the way": "svg.chart .series",
     "Slowest pairs": "svg.chart .bar",
@@ -49,7 +49,7 @@ CUT_OFF = """
     || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;
 }).map(text => text.textContent)"""
 OVERLAPPING = """
-[...document.querySelectorAll("svg.diagram, svg.chart")].flatMap(svg => {
+[...document.querySelectorAll("svg.witness, svg.chart")].flatMap(svg => {
   const boxes = [...svg.querySelectorAll("text")].filter(text => text.textContent)
     .map(text => [text.textContent, text.getBoundingClientRect()]);
   return boxes.flatMap(([name, a], i) => boxes.slice(i + 1)
@@ -130,7 +130,7 @@ def test_a_run_without_order_shows_everything(show, tmp_path, seed, view):
     for title, selector in HEADINGS.items():
         assert page.evaluate(f"{UNDER_HEADING}({title!r}, {selector!r})"), title
     assert page.evaluate("document.querySelector('.verdict').textContent").startswith("✗ causal order VIO")
-    assert page.evaluate("document.querySelectorAll('svg.diagram').length") == 8
+    assert page.evaluate("document.querySelectorAll('svg.witness').length") == 8
     assert page.evaluate("document.querySelectorAll('svg.matrix .cell').length") == 64
     assert page.evaluate(CONTRAST) >= 4.5
 
@@ -147,7 +147,7 @@ def test_dark_and_light_are_the_readers_choice(show, tmp_path, seed):
 def test_a_clean_run_has_verdicts_and_no_witnesses(show, tmp_path, seed):
     page = show(simulated(tmp_path, partial(create, "ks"), seed))
     assert page.evaluate("document.querySelector('.verdict').textContent").startswith("✓ causal order holds")
-    assert page.evaluate("document.querySelectorAll('.violated, svg.diagram').length") == 0
+    assert page.evaluate("document.querySelectorAll('.violated, svg.witness').length") == 0
     assert page.evaluate("document.querySelectorAll('svg.matrix').length") == 1
 
 
@@ -183,7 +183,7 @@ def test_names_from_anywhere_stay_text_and_stay_in_their_place(show):
     }
     page = show(traces.table(traces.number(chains, computation=LONG)))
     assert page.evaluate("document.scripts.length") == 0
-    assert page.evaluate("document.querySelectorAll('svg.diagram').length") == 1
+    assert page.evaluate("document.querySelectorAll('svg.witness').length") == 1
 
 
 @pytest.mark.parametrize("count", [1, 30])

@@ -296,7 +296,7 @@ def test_a_counterexample_of_explore_is_played(tmp_path):
     assert done.returncode == 1 and "OVERTAKING M(0,1)" in done.stdout
     found.write_text("{}")
     refused = play("--from", str(found))
-    assert refused.returncode == 2 and "is not what `happened explore --json` prints" in refused.stderr
+    assert refused.returncode == 2 and "not the output of `happened explore --json`" in refused.stderr
 
 
 def test_what_was_never_delivered_is_said_at_the_end(capsys):

@@ -306,7 +306,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(spark):
     with pytest.raises(CausalityError, match=r"no column 'after'; it has id, destination"):
         deliver(stream, ByIds(), patience=1)
     wrong = stream.selectExpr("*", "array(1) after")
-    with pytest.raises(CausalityError, match=r"column 'after' is array<int> and has to be array<string>"):
+    with pytest.raises(CausalityError, match=r"column 'after' is array<int> and must be array<string>"):
         deliver(wrong, ByIds(), patience=1)
     right = stream.selectExpr("*", "array('a') after")
     with pytest.raises(CausalityError, match="adds a column 'status', which the stream has"):

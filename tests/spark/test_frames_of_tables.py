@@ -9,6 +9,7 @@ import happened.spark as hs
 from happened.core.errors import TraceFormatError
 from happened.spark.draft_frames import REPEATED
 from happened.trace.readers import Options
+from happened.trace.readers.database_histories import UNKNOWN
 from spark.span_tables import (
     contents,
     of_files,
@@ -43,6 +44,13 @@ def test_spans_of_opentelemetry_and_tempo_as_a_frame_are_the_spans_of_the_file(s
     }
     summary = same_as_import(hs.spans(shuffled(frames[shape](), dice)), [path], tmp_path / "out")
     assert summary["computations"] < 25 and summary["quarantined"] >= 4
+
+
+def test_a_record_without_a_service_that_comes_twice_is_reported_as_in_files(spark, dice, tmp_path):
+    spans = [each for each in random_spans(dice, 3) if each["service"]]
+    nameless = spans[0] | {"service": None, "span": "f" * 16}
+    path = otlp_file(tmp_path / "spans.json", [*spans, nameless, nameless])
+    same_as_import(hs.spans(nested(spark, path)), [path], tmp_path / "out")
 
 
 def test_spans_of_jaeger_in_rows_of_spans_and_in_rows_of_traces(spark, dice, tmp_path):
@@ -130,10 +138,10 @@ def test_columns_of_other_names_are_mapped_by_name_path_or_expression(spark, dic
     }
     same_as_import(hs.spans(own, columns), [path], tmp_path / "out")
     with pytest.raises(
-        TraceFormatError, match="field 'parent': is mapped to 'above', which the frame has not"
+        TraceFormatError, match="field 'parent': is mapped to 'above', which the frame does not have"
     ):
         hs.spans(own, {**columns, "parent": "above"})
-    with pytest.raises(TraceFormatError, match="field 'colour': is no column of spans of opentelemetry"):
+    with pytest.raises(TraceFormatError, match="field 'colour': is not a column of spans of opentelemetry"):
         hs.spans(own, {**columns, "colour": "kind"})
     with pytest.raises(TraceFormatError, match=r"does not look like spans .* it has a, b"):
         hs.spans(spark.sql("select 1 as a, 2 as b"))
@@ -173,7 +181,7 @@ def test_a_record_that_is_there_twice_is_taken_once(spark, dice):
     once, twice = hs.spans(frame), hs.spans(shuffled(frame.union(frame), dice))
     assert of_frame(twice) == of_frame(once)
     told = [row.reason for row in twice.quarantine.collect() if row.reason == REPEATED]
-    assert len(told) == len(distinct)
+    assert len(told) == sum(each["service"] is not None for each in distinct)
     commits = spark.sql("select * from values ('a', array()), ('b', array('a')) as t(id, parents)")
     assert hs.predecessors(hs.dag(commits.union(commits))).count() == 1
 
@@ -322,3 +330,19 @@ def test_a_frame_of_transactions_is_the_history_of_the_file(spark, dice, tmp_pat
         found = hs.history(frame.union(again)).quarantine.collect()
         told = [row for row in found if row.field == field]
         assert len(told) == 1 and (told[0].reason == REPEATED) == (field == "id")
+
+
+def test_a_read_of_a_value_that_nobody_wrote_or_several_did_is_named(spark):
+    rows = [(1, 1, ["w x 1", "r y 7"]), (2, 1, ["w x 1", "r x 2"]), (3, 1, ["r x 1", "w x 2"])]
+    frame = spark.createDataFrame(rows, "session int, transaction int, operations array<string>")
+    told = {row["process"]: row["attributes"].get(UNKNOWN) for row in of_frame(hs.history(frame))}
+    assert told == {"session 1": "y=7", "session 2": None, "session 3": "x=1"}
+
+
+def test_a_message_without_a_kind_is_refused_by_name(spark):
+    rows = [("p", 1, "send", "m"), ("q", 1, None, "m"), ("q", 2, None, None)]
+    events = hs.log(spark.createDataFrame(rows, "process string, seq int, kind string, message string"))
+    (told,) = events.quarantine.collect()
+    assert "kind is missing beside message 'm', and what was done with a message is send" in told.reason
+    with pytest.raises(hs.NotJudged, match="kind is missing beside message 'm'"):
+        hs.violations(events)

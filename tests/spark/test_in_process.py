@@ -168,7 +168,7 @@ def test_force_removes_results_and_nothing_else(trace, tmp_path, capsys):
     assert main(["analyze", str(trace), "--local", "--out", str(out)]) == 1
     (out / "thesis.tex").write_text("years of work")
     assert main(["analyze", str(trace), "--local", "--out", str(out), "--force"]) == 2
-    assert "no result of happened (thesis.tex)" in capsys.readouterr().err
+    assert "not results of happened (thesis.tex)" in capsys.readouterr().err
     assert (out / "thesis.tex").exists() and (out / "summary.json").exists()
 
 
@@ -177,7 +177,7 @@ def test_force_keeps_an_imported_trace(trace, tmp_path, capsys):
     log = Path(__file__).parents[2] / "examples" / "shop.otlp.json"
     assert main(["import", str(log), "--out", str(shop)]) == 0
     assert main(["analyze", str(trace), "--local", "--out", str(shop), "--force"]) == 2
-    assert "holds what is no result of happened (import.json, trace)" in capsys.readouterr().err
+    assert "holds files that are not results of happened (import.json, trace)" in capsys.readouterr().err
     assert main(["import", str(log), "--out", str(shop), "--force"]) == 0
 
 

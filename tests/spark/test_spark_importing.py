@@ -218,4 +218,4 @@ def test_the_command_imports_whatever_spark_reads(spark, dice, tmp_path, command
         command(["import", "--source", "parquet", str(tmp_path / "nowhere"), "--out", str(tmp_path / "no")])
         == 2
     )
-    assert "Spark does not read it" in capsys.readouterr().err
+    assert "Spark cannot read it" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_the_command_tells_of_a_growing_directory_what_the_batch_tells(
     assert last_manifest(out)["batch"] >= (1 if limit else 0)
     assert json.loads((out / "progress.json").read_text())["told"] == len(rows)
     assert command(["stream", str(trace), "--out", str(out)]) == 2
-    assert "told to its end" in capsys.readouterr().err
+    assert "has the final tables of a trace that has ended" in capsys.readouterr().err
 
 
 def write_lines(folder, rows, parts):
@@ -112,7 +112,7 @@ def test_what_was_begun_otherwise_is_not_gone_on_with(command, spark, tmp_path, 
     assert "other rules" in refused(spark, tmp_path / "in", out, rules=Rules(retire=7))
     assert "begun with another trace" in refused(spark, tmp_path / "other", out, rules=rules)
     manifest.write_text(json.dumps(begun | {"about": about, "format": FORMAT + 1}))
-    assert "cannot go on with" in refused(spark, tmp_path / "in", out, rules=rules)
+    assert "cannot resume" in refused(spark, tmp_path / "in", out, rules=rules)
 
 
 @pytest.fixture

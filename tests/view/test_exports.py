@@ -28,7 +28,7 @@ from happened.view.exports.to_svg import PICTURES
 from happened.view.prepared import Prepared
 from happened.view.raster import png_of
 from happened.view.slicing import Slice, slice_table, sliced
-from happened.view.strokes import Arrows
+from happened.view.space_time import _Lines
 from oracles.closure import by_computation
 
 MANY = samples(80)
@@ -306,11 +306,11 @@ def test_the_command_writes_parts_and_says_what_is_wrong(tmp_path, capsys):
     assert main(["export", str(trace), "--to", "trace", "--window", "3..6", "--out", str(out)]) == 0
     assert read(out).num_rows == 4
     for wrong, said in (
-        (["--to", "trace"], "say where with --out"),
+        (["--to", "trace"], "name one with --out"),
         (["--to", "csv", "--past", "p#99"], "no event 'p#99'"),
         (["--to", "csv", "--process", "q"], "no process 'q'"),
         (["--to", "csv", "--computation", "d"], "no computation 'd'"),
-        (["--to", "csv", "--window", "50..60"], "no event fits"),
+        (["--to", "csv", "--window", "50..60"], "no event is in this part"),
     ):
         assert main(["export", str(trace), *wrong]) == 2
         assert said in capsys.readouterr().err
@@ -354,7 +354,7 @@ def test_a_picture_is_of_order_of_predecessors_or_of_spans(seed):
 
 def test_arrows_lead_around_events_that_are_not_theirs():
     places = [(0.0, 0.0), (30.0, 40.0), (60.0, 80.0), (90.0, 40.0)]
-    arrows = Arrows(places)
+    arrows = _Lines(places)
     assert "Q" in arrows.draw(places[0], places[2]) and "Q" not in arrows.draw(places[0], places[1])
     curve = arrows.draw(places[0], places[2])
     x1, y1, cx, cy, x2, y2 = map(float, re.findall(r"-?[\d.]+", curve.split('d="')[1])[:6])

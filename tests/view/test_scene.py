@@ -7,7 +7,7 @@ import pytest
 
 from causality.traces import causal, number, table, wild
 from effort import samples
-from happened import causality
+from happened import ask, causality
 from happened.causality.extents import between, everything, future, past
 from happened.causality.measures import levels_of
 from happened.trace import write_jsonl
@@ -215,7 +215,10 @@ def test_the_critical_path_leads_from_what_was_waited_for(seed):
     )
     each = of(rows)
     named = [each.c.event(e).id for e in each.critical_path]
-    assert named == ["p#1", "q#2", "q#3", "r#2"]
+    assert named == ["q#1", "q#2", "q#3", "r#2"]
+    assert each.critical_steps == [10, 10, 40]
+    why = ask.why(table(rows), "r#2").late  # which leaves out events between two others of one process
+    assert [step.event.id for step in why] == ["q#1", "q#3", "r#2"]
     for rows in wild_traces(seed, 20):
         each = of(rows)
         path = each.critical_path

@@ -98,7 +98,7 @@ def test_events_are_named_as_for_why(tmp_path, capsys):
         (["--past", "p#1"], "'p#1' names 2 things"),
         (["--past", "other"], "'other' names 2 things"),
         (["--past", "nothing"], "nothing in the trace is called 'nothing'"),
-        (["--past", "q#2", "--future", "d:p#1"], "are of two computations"),
+        (["--past", "q#2", "--future", "d:p#1"], "belong to two computations"),
     ):
         assert main(["view", path, *names]) == 2
         assert said in capsys.readouterr().err

@@ -195,7 +195,7 @@ def test_keys_alone_will_do(look):
     press("v")
     assert tab.ask("happened.state().fault") == 0
     press("c")
-    assert tab.ask("happened.path()") == ["p#1", "r#3"]
+    assert tab.ask("happened.path()") == ["p#1", "q#1", "q#2", "q#3", "r#2", "r#3"]
     press("t")
     assert tab.ask("happened.state().axis") == "time"
     press("h")

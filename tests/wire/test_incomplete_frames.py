@@ -77,6 +77,6 @@ def test_an_unknown_kind_and_a_label_that_is_no_text_are_refused():
     (send,) = Labelled(0, 2).multicast([1], b"", label="ab").effects
     good = wire.encode(send.message)
     with pytest.raises(RemoteProtocolError, match="kind 7"):
-        wire.decode(good[:3] + b"\x07" + good[4:])
+        wire.decode(good[:4] + b"\x07" + good[5:])
     with pytest.raises(RemoteProtocolError, match="not text"):
         wire.decode(good.replace(b"ab", b"\xff\xff"))

@@ -11,7 +11,7 @@ from happened.wire import membership
 from happened.wire.piggybacks import MARK, Envelope, mark, only_for, open_sealed, seal, unmark
 
 ENVELOPE = Envelope(300, {1: b"\x05", 299: b"abc"}, b"hello")
-FRAME = "fe0701010f0200020202000002010102090a6869"
+FRAME = "fe0701010f020200020202000002010102090a6869"
 SEALED = bytes.fromhex("ac0202010105ab020361626368656c6c6f")
 
 
@@ -24,7 +24,7 @@ def test_a_sealed_payload_is_written_in_the_same_bytes():
 def test_a_frame_of_a_tracked_node_is_written_in_the_same_bytes():
     """The first two bytes are the mark and the number of p1."""
     engine = Engine("a", ["a", "b"], "ks", tracker="p1")
-    engine.relevant("x")
+    engine.tracking.relevant("x")
     engine.multicast([1], b"hi")
     engine.release(engine.cut())
     ((_, frame),) = engine.outboxes[1].after(0, 1000)

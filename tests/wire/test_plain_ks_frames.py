@@ -13,11 +13,13 @@ from happened.wire.primitives import Reader
 
 
 def body(frame):
-    """Where the message begins: after version, protocol and length."""
+    """Where the message begins: after version, protocol and two lengths."""
     at = 2
-    while frame[at] >= 0x80:
+    for _ in range(2):
+        while frame[at] >= 0x80:
+            at += 1
         at += 1
-    return at + 1
+    return at
 
 
 def outcome(decoder, frame):

@@ -128,6 +128,7 @@ def frame(*numbers, tail=b"", length=None):
     body += tail
     head = bytearray((wire.VERSION, 1))
     write_number(head, len(body) if length is None else length)
+    write_number(head, 0)
     return bytes(head + body)
 
 

@@ -9,11 +9,12 @@ the beginning gives the critical path in time: why it happened so late.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from ..causality.computation import DELIVER, RECEIVE
-from ..causality.reach import NEVER
+from ..causality.reach import NEVER, waited_chain
 from .finding import find_event
 from .history import Asked, History, Occurrence, load
 from .relation import ChainStep, chain, since
@@ -97,7 +98,7 @@ def immediate_causes(history: History, e: int) -> list[int]:
 
 @dataclass
 class _Node:
-    """A cause whose own causes are not known yet, but for which events they are."""
+    """A node of the tree while it grows: the event is known, its own causes are added later."""
 
     event: int
     effect: int
@@ -110,7 +111,8 @@ class _Node:
 
 
 class _Tree:
-    """The causes of an event, level by level, so that what is told twice is told near the event."""
+    """The tree of causes, grown level by level, so that an event reached twice is expanded at its smallest
+    depth."""
 
     def __init__(self, history: History, root: int, depth: int | None) -> None:
         self._history, self._root, self._depth = history, root, depth
@@ -156,7 +158,8 @@ class _Tree:
         return u if u >= 0 and when[u] != NEVER else -1
 
     def _passed_over(self, u: int) -> tuple[int, int]:
-        """Go back along a process while nothing came from elsewhere; where to, and past how many events."""
+        """Walk back along a process while no message or cause came from elsewhere; returns the event and
+        the number of events skipped."""
         history, passed = self._history, 0
         while not history.relevant[u] and history.before[u] >= 0:
             if immediate_causes(history, u) != [history.before[u]]:
@@ -189,11 +192,7 @@ def _waits(history: History, e: int) -> list[int]:
     when, waited = history.waits
     if when[e] == NEVER:
         return []
-    back = [e]
-    while (u := int(waited[back[-1]])) >= 0 and when[u] != NEVER:
-        same = len(back) > 1 and history.edge(back[-1], back[-2]) == "process"
-        if same and history.edge(u, back[-1]) == "process":
-            back[-1] = u
-        else:
-            back.append(u)
-    return back[::-1]
+    path = waited_chain(when, waited, e)
+    along = [history.edge(u, v) == "process" for u, v in pairwise(path)]
+    inner = {at for at, both in enumerate(pairwise(along), 1) if all(both)}
+    return [u for at, u in enumerate(path) if at not in inner]

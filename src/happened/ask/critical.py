@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from ..causality.linearization import Ints
-from ..causality.reach import NEVER, Edges, future_of, last_causes, replay
+from ..causality.reach import NEVER, Edges, future_of, last_causes, replay, waited_chain
 from ..core.errors import CausalityError
 from .errors import NoTimes
 from .finding import find_request
@@ -120,7 +120,7 @@ def critical_path(trace: Asked, request: str | None = None, *, by: By = "service
 
 @dataclass
 class Spent:
-    """What critical paths of requests took, which adds up over parts of a trace.
+    """The time on critical paths of requests; values of parts of a trace can be added.
 
     took      ns of each request that has two events with a time, by its name
     at        ns at each place, and between each two, in all of them
@@ -216,18 +216,6 @@ class Ground(NamedTuple):
     when: Ints
     waited: Ints
 
-    def walk_back(self, begin: int, end: int) -> list[int]:
-        """To the last event of a request, along what was waited for last, from its first event, or from one
-        of which no cause is known, or none since then.
-        """
-        path = [end]
-        while path[-1] != begin:
-            u = int(self.waited[path[-1]])
-            if u < 0 or self.when[u] == NEVER or self.when[u] < self.when[begin]:
-                break
-            path.append(u)
-        return path[::-1]
-
 
 def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Ground]:
     """One for the requests whose events led to none of other requests and back, and one for each of the
@@ -259,7 +247,7 @@ def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Gro
 
 
 def _ranges(codes: Ints) -> dict[int, tuple[int, int]]:
-    """Of each code, the first and the last place where it stands."""
+    """The first and the last index of each code."""
     found, first = np.unique(codes, return_index=True)
     _, last = np.unique(codes[::-1], return_index=True)
     ends = zip(first.tolist(), (codes.size - 1 - last).tolist(), strict=True)
@@ -349,7 +337,7 @@ class Paths:
 
     def _steps_to(self, ground: Ground, begin: int, end: int) -> list[PathStep]:
         """The steps from the first event of a request to its last one."""
-        path = ground.walk_back(begin, end)
+        path = waited_chain(ground.when, ground.waited, end, begin)
         at = self._places[ground.first : ground.first + ground.edges.events]
 
         def step(u: int, v: int, place: Between) -> PathStep:
@@ -376,7 +364,7 @@ class Paths:
 
 
 def _spent_by(path: Sequence[PathStep]) -> dict[Between, int]:
-    """ns at each place of a path."""
+    """Nanoseconds spent at each place of a path."""
     spent: dict[Between, int] = defaultdict(int)
     for step in path:
         spent[step.place] += max(0, step.took)

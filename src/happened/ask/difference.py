@@ -111,7 +111,7 @@ def _written(history: History, names: Set[str]) -> pa.Table:
 
 
 def _served(history: History) -> Ints:
-    """Whether each event, by process and seq, belongs to a service."""
+    """Whether each event, in the order of process and seq, belongs to a service."""
     served: Ints = history.attribute("service").is_valid().to_numpy(zero_copy_only=False)
     return served[history.union.row[history.union.chain]]
 
@@ -125,7 +125,7 @@ def _numbered(*columns: Ints) -> Ints:
 
 
 def _earlier(numbers: Ints) -> Ints:
-    """How often each number came before."""
+    """For each element, how many earlier elements have the same number."""
     order = np.argsort(numbers, kind="stable")
     starts = np.cumsum(np.bincount(numbers)) - np.bincount(numbers)
     earlier = np.empty(numbers.size, np.int64)

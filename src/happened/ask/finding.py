@@ -29,7 +29,7 @@ MOST_COMPARED = 20_000
 
 
 def find_event(history: History, text: str, end: End = "last") -> int:
-    """The event of this name; UnknownName or AmbiguousName if it is not one."""
+    """The event with this name; UnknownName if there is none, AmbiguousName if there are several."""
     for find in (_by_id, _by_span, _by_message, _by_label):
         things = find(history, text)
         if things:
@@ -130,7 +130,7 @@ def _one_of(history: History, thing: Thing, end: End) -> list[int]:
 
 
 def _told(history: History, e: int) -> tuple[str, str]:
-    """A name by which the event is found, and what it is."""
+    """A name that finds the event, and a description of it."""
     occurrence = history.occurrence(e)
     several = (_counts(history, occurrence.process) >= occurrence.seq).sum() > 1
     name = f"{occurrence.computation}:{occurrence.id}" if several else occurrence.id

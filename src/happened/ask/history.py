@@ -72,7 +72,7 @@ class Occurrence(NamedTuple):
 
 
 def printable(text: str) -> str:
-    """A name that a trace gives, for a terminal: what is no letter, mark or space comes as an escape."""
+    """A name from a trace made safe for a terminal: characters that are not printable are escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 

@@ -22,8 +22,6 @@ from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
 from .relation import ChainStep, since
 
-DIRECTIONS = ("past", "future")
-
 
 @dataclass(frozen=True)
 class Influence:

@@ -67,7 +67,7 @@ def _chain(history: History, a: int, b: int, relation: str) -> Path | None:
 
 
 def chain(history: History, events: Sequence[int]) -> tuple[ChainStep, ...]:
-    """Events each of which led to the next, as steps."""
+    """The events of a causal chain as steps."""
     told = history.occurrences(events)
     return (
         *(ChainStep("begin", first, None) for first in told[:1]),

@@ -22,7 +22,7 @@ DEFAULT_EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One unit that a transmission lacked, or carried without need."""
+    """A unit that a transmission should have carried and did not, or carried unnecessarily."""
 
     receive: Event
     unit: Unit

@@ -39,7 +39,7 @@ class Graph(NamedTuple):
 
     @property
     def effects(self) -> Ints:
-        """Of each edge, the event it leads to."""
+        """The effect of each edge."""
         return np.repeat(np.arange(self.events), np.diff(self.offsets))
 
 

@@ -25,7 +25,7 @@ def compiled(kernel: Callable[..., Any]) -> Any:
 
 
 class ArchiveCacheLocator(caching.UserWideCacheLocator):
-    """In the user's cache, for functions of a package that lies in an archive."""
+    """Caches compiled functions in the user's cache directory if the package is in an archive."""
 
     def __init__(self, kernel: Any, file: str) -> None:
         super().__init__(kernel, file)  # type: ignore[no-untyped-call]

@@ -190,7 +190,7 @@ def event_ids(process: pa.Array, seq: pa.Array) -> pa.Array:
 
 
 def too_long(process: str, events: int) -> TraceFormatError:
-    """The refusal of a process that has more than MOST_EVENTS events."""
+    """The error for a process with more than MOST_EVENTS events."""
     return TraceFormatError(
         f"process {process!r} has {events:,} events, and vectors count {MOST_EVENTS:,} of one process at "
         "most; divide the trace into several computations",
@@ -333,7 +333,8 @@ class _Columns:
         self._put_aside()
 
     def _put_aside(self) -> None:
-        """Take the slots and edges of unordered messages away from those that orders are judged by."""
+        """Move the slots of unordered messages to `aside`, so that no order is judged by them, and drop
+        their edges."""
         unordered = self.kind[self.send] == UNORDERED if self.kind.size else np.zeros(0, bool)
         unordered &= self.send >= 0
         slots = unordered[self.slot_message]

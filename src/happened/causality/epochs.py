@@ -88,7 +88,8 @@ class Frontier:
 
     @classmethod
     def beginning(cls, processes: int, width: int | None = None) -> "Frontier":
-        """Before anything happened; `width` is that of vectors, if it is not the number of processes."""
+        """The empty frontier at the start; `width` is the width of vectors, by default the number of
+        processes."""
         none = np.empty(0, np.int64)
         width = processes if width is None else width
         return cls(np.zeros(processes, np.int64), none, none, np.empty((0, width), np.int32))
@@ -102,7 +103,7 @@ class Frontier:
         return np.where(keys[at] == wanted, at, -1)
 
     def names_only(self) -> "Frontier":
-        """The same events, each knowing of nothing but itself: what summarising starts from."""
+        """The same events with vectors that contain only the event itself: the start of a summary."""
         vectors = np.zeros_like(self.vectors)
         vectors[np.arange(len(vectors)), self.process] = self.seq
         return replace(self, vectors=vectors)

@@ -50,12 +50,12 @@ def future(c: Computation, e: int) -> Extent:
 
 
 def between(c: Computation, marks: Ints, low: float, high: float) -> Extent:
-    """The least stretches with every event whose mark lies in low..high."""
+    """The smallest extent that contains every event whose mark is in low..high."""
     return hull(c, (marks >= low) & (marks <= high))
 
 
 def hull(c: Computation, wanted: Ints) -> Extent:
-    """The least stretches with every event where `wanted` is true."""
+    """The smallest extent that contains every event where `wanted` is true."""
     begin, end = np.diff(c.chain_offsets).astype(np.int64), np.zeros(c.processes, np.int64)
     inside = np.flatnonzero(wanted)
     np.minimum.at(begin, c.process[inside], c.seq[inside] - 1)

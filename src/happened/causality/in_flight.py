@@ -35,7 +35,7 @@ class Flying(NamedTuple):
         return cls(pa.array([], pa.string()), zero, zero, zero, no, zero, zero, no)
 
     def only(self, kept: Ints) -> "Flying":
-        """Some of the messages, by a mask."""
+        """The messages selected by a mask."""
         slots = kept[self.slot_message]
         number = np.cumsum(kept) - 1
         return Flying(
@@ -51,7 +51,7 @@ class Flying(NamedTuple):
 
 
 def undelivered(flying: Flying) -> Ints:
-    """The same of what has not been delivered."""
+    """(sender, seq, destination, NEVER) of the ordered slots that have not been delivered."""
     left = np.flatnonzero(~flying.slot_done & flying.ordered[flying.slot_message])
     message = flying.slot_message[left]
     never = np.full(left.size, NEVER)

@@ -219,7 +219,7 @@ def check_path(
 
 
 def refuse_complete_window(complete: bool | None, gaps: str) -> bool | None:
-    """Whether a trace is complete, as far as that is said: a window never is."""
+    """`complete`, or False for a window; LocalProtocolError if a window is said to be complete."""
     check_gaps(gaps)
     if gaps != RENUMBER:
         return complete

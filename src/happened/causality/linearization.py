@@ -37,7 +37,7 @@ def first_deliveries(deliveries, process, message, send, dest_offsets, slot_dest
 
 @compiled
 def _unmet(e, position, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
-    """A predecessor of e on another chain that has no position yet, or -1."""
+    """A predecessor of event e on another process that has no position yet; -1 if there is none."""
     if source[e] >= 0 and position[source[e]] < 0:
         return source[e]
     for k in range(cause_offsets[e], cause_offsets[e + 1]):

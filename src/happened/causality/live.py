@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import TraceFormatError
-from ..trace.schema import KINDS, SCHEMA
+from ..trace.schema import KINDS, QUARANTINE, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED
 from .epochs import Epoch, Frontier, Stamped, event_keys, stamp
 from .in_flight import Flying, names_of, undelivered
@@ -40,7 +40,7 @@ from .linearization import Ints, linearize
 from .marks import mark_epoch, no_marks
 from .names import flatten
 from .overtaking import Overtaking, lost_causes_table
-from .questions import QUARANTINE, Answers, EpochView
+from .questions import Answers, EpochView
 from .questions.predecessors import tell_edges
 from .questions.stamp import QUESTION as STAMP
 
@@ -136,11 +136,12 @@ class LiveComputation:
         return len(self._flying.names)
 
     def step(self, arrived: pa.Table, batch: int) -> Answers:
-        """Take what arrived and tell what can be told; TraceFormatError if it cannot be a computation."""
+        """Process a batch and report every event whose past is complete. TraceFormatError if the events
+        contradict each other."""
         return self._advance(arrived, batch, self.rules.retire)
 
     def finish(self, batch: int) -> Answers:
-        """Nothing more comes: tell the rest, without what is missing."""
+        """End the computation: report what is left, without the events that never arrived."""
         answers = self._advance(self._held.slice(0, 0), batch, -1)
         self._lose(self._overtaking.end(), answers)
         if self._arrivals == {"receive"} and not self.rules.receives:
@@ -171,7 +172,7 @@ class LiveComputation:
     # What arrives.
 
     def _candidates(self, arrived: pa.Table, batch: int, answers: Answers) -> _Rows:
-        """What is held and what is new, without what was told before; duplicates once."""
+        """The held and the new events, without those reported before; duplicates are dropped."""
         table = pa.concat_tables([self._held, arrived.select(COLUMNS)]).combine_chunks()
         since = np.concatenate([self._held_since, np.full(arrived.num_rows, batch)])
         members, _ = flatten(table["to"])
@@ -188,7 +189,7 @@ class LiveComputation:
         return _Rows(table, process[order], seq[order], kind, since[order])
 
     def _know(self, *columns: pa.Array | pa.ChunkedArray) -> None:
-        """Number the processes that are new, and make room for them in the vectors."""
+        """Give new processes an index and widen the vectors."""
         found = {name for column in columns for name in pc.unique(column).to_pylist()} - {None}
         for name in sorted(found - self._number.keys()):
             self._number[name] = len(self.names)
@@ -205,7 +206,7 @@ class LiveComputation:
         return found
 
     def _with_sends(self, rows: _Rows, batch: int) -> Flying:
-        """What is in flight if all these sends are admitted."""
+        """The messages in flight after admitting these sends."""
         at = _at_sends(rows)
         sends = rows.table.select(["message", "to"]).take(pa.array(at))
         names = sends["message"].combine_chunks()
@@ -423,7 +424,7 @@ class LiveComputation:
         return np.concatenate([sender, process[recent]]), np.concatenate([sent, seq[recent]])
 
     def _retire(self, batch: int, retire: int, answers: Answers) -> None:
-        """Messages that were in flight too long are lost."""
+        """Count messages as lost that were in flight for `retire` batches."""
         flying = self._flying
         stays = batch - flying.since <= retire
         if stays.all():
@@ -438,7 +439,7 @@ class LiveComputation:
         self._flying = flying.only(stays)
 
     def _lose(self, rows: list[dict[str, Any]], answers: Answers) -> None:
-        """Tell of lost causes."""
+        """Report lost causes."""
         answers.add("lost_causes", lost_causes_table(rows, self.name, self.names))
         for order, name in (("causal", "lost_causes"), ("fifo", "fifo_lost_causes")):
             answers.totals[name] += sum(row["order_name"] == order for row in rows)
@@ -458,7 +459,7 @@ def _sends(flying: Flying, source: Ints, *, ordered: bool) -> _Edges:
 
 
 def _widened(frontier: Frontier, more: int, at: int) -> Frontier:
-    """Room for more processes: columns at `at`."""
+    """The vectors with zero columns inserted at `at`, for new processes."""
     rows = frontier.vectors.shape[0]
     columns = [frontier.vectors[:, :at], np.zeros((rows, more), frontier.vectors.dtype)]
     vectors = np.concatenate([*columns, frontier.vectors[:, at:]], axis=1)

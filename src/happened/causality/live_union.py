@@ -24,14 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..trace.schema import KINDS, SCHEMA
+from ..trace.schema import KINDS, QUARANTINE, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
 from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
 from .live import RECEIVED_ONLY, Rules
 from .names import codes_of, encode_names, flatten
 from .order import faults_of_order
 from .predecessors import computation_predecessors, edges_table
-from .questions import QUARANTINE, Answers, Subject
+from .questions import Answers, Subject
 from .questions.order import early_table, lost_table
 from .questions.stamp import stamps_table
 
@@ -195,7 +195,7 @@ class _UnionRows:
         return f"{self.table['process'][place]}#{self.seq[place]}"
 
     def about(self, chosen: Ints, why: Callable[[int], str]) -> list[tuple[str, str]]:
-        """The computations of these rows, and why they are left out."""
+        """(computation, reason) of each of these rows, for the quarantine."""
         return [
             (self.names[self.computation[place]], f"{self.event(place)} {why(place)}")
             for place in np.flatnonzero(chosen).tolist()

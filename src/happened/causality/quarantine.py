@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from ..core.errors import TraceFormatError
 from ..trace import validate
 from ..trace.repetitions import without_repetitions
+from ..trace.schema import QUARANTINE
 from ..trace.validation import GAP
 from .computation import REFUSE, RENUMBER, Computation, unite
-from .questions import QUARANTINE, Answers
+from .questions import Answers
 
 
 def sound(

@@ -53,7 +53,7 @@ class Edges(NamedTuple):
         return u[across], v[across]
 
     def within(self, group: Ints) -> "Edges":
-        """Without the edges that lead from one group of events to another."""
+        """The edges within groups of events."""
         same = group[self.causes] == np.repeat(group, np.diff(self.cause_offsets))
         offsets = np.concatenate([[0], np.cumsum(same)])[self.cause_offsets]
         before, source = (
@@ -115,6 +115,19 @@ def last_causes(edges: Edges, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
     since, waited = np.empty(edges.events, np.int64), np.empty(edges.events, np.int64)
     _last_causes(since, waited, time, timed, *edges)
     return since, waited
+
+
+def waited_chain(since: Ints, waited: Ints, end: int, begin: int = -1) -> list[int]:
+    """The critical path to an event: the chain of events each of which the next one waited for last.
+
+    It leads from `begin`, or from an event of which no cause is known, or none since `begin`. The arrays are
+    those of `last_causes`.
+    """
+    earliest = max(NEVER + 1, int(since[begin])) if begin >= 0 else NEVER + 1
+    path = [end]
+    while path[-1] != begin and (u := int(waited[path[-1]])) >= 0 and since[u] >= earliest:
+        path.append(u)
+    return path[::-1]
 
 
 def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:

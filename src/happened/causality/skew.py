@@ -30,6 +30,9 @@ from .reach import before_on_process
 
 WINDOWS = 16
 
+LONGEST = np.iinfo(np.int64).max // 2
+"""Times that are farther apart than this, in ns 146 years, are not corrected: differences would overflow."""
+
 MOST_DRIFTS = 1024
 """Of computations with more processes, drifts are not estimated: the equations grow with their square."""
 
@@ -106,7 +109,11 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
     np.minimum.at(earliest, c.owner[c.process[timed]], time[timed])
     origin = earliest[c.owner]
     gap = time[later] - time[earlier]
-    skew = estimate(c.owner, clocks[source], clocks[target], time[earlier] - origin[source], gap).of(clocks)
+    if int(time[timed].max()) - int(time[timed].min()) > LONGEST:
+        skew = Skew(np.zeros(c.processes, np.int64), np.zeros(c.processes), np.zeros(c.processes, bool))
+    else:
+        sent_at = time[earlier] - origin[source]
+        skew = estimate(c.owner, clocks[source], clocks[target], sent_at, gap).of(clocks)
     corrected = time - skew.ahead(c.process, time - origin[c.process])
     return Times(time, timed, sent, received, earlier, later, origin, skew, corrected)
 
@@ -242,7 +249,7 @@ def window_width(last: int) -> int:
 
 
 def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Ints:
-    """What drift alone adds to each gap."""
+    """The part of each gap that is due to drift."""
     there = np.rint(drifts[target] * (sent + gap)).astype(np.int64)
     here = np.rint(drifts[source] * sent).astype(np.int64)
     added: Ints = there - here

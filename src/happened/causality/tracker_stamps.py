@@ -43,7 +43,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was told, row by row."""
+    """The recorded attributes, one entry per row."""
 
     number: Ints
     scalar: Ints  # NOT_TOLD where it was not
@@ -149,7 +149,7 @@ Named = Callable[[Ints, pa.Array], Ints]
 
 
 def compare(recorded: Recorded, numbered: Numbered, processes: Named) -> dict[str, Ints]:
-    """By fault, the rows that have it."""
+    """The rows that have each kind of fault."""
     faults = {name: np.zeros(recorded.rows, bool) for name in FAULTS}
     faults["unreadable"] |= recorded.unreadable
     place = numbered.place
@@ -182,7 +182,8 @@ def compare(recorded: Recorded, numbered: Numbered, processes: Named) -> dict[st
 
 
 def _falls_short(dense: Ints, numbered: Numbered, row: Ints, process: Ints, count: Ints) -> Ints:
-    """Whether an event's dependencies do not give its true vector; see above."""
+    """Whether the recorded dependencies of an event do not lead to its true vector; see the module's
+    docstring."""
     vectors = numbered.vectors
     joined = dense.copy()
     follows = np.flatnonzero(numbered.place > 1)

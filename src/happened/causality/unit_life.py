@@ -53,7 +53,7 @@ class UnitLife:
 
 
 def unit_life(computation: Computation, unit: Unit) -> UnitLife:
-    """LookupError if no such message was sent to that destination."""
+    """The life of the unit of a message and a destination. LookupError if no such message was sent there."""
     c = computation
     slot = _slot(c, unit)
     vectors, send = stamp_computation(c), int(c.slot_send[slot])

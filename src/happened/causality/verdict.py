@@ -161,7 +161,7 @@ def _deed(event: Event) -> str:
 
 
 def _steps(path: tuple[Event, ...]) -> list[str]:
-    """A causal path, an event to a line."""
+    """The events of a causal path, one per line."""
     return [
         f"  {_place(event)}  {_deed(event)}{'' if i == 0 else _edge(path[i - 1], event)}"
         for i, event in enumerate(path)

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..trace.parts import write_part
+from ..trace.schema import QUARANTINE
 from ..trace.store import AnyPath
 from .analysis import analyse
 from .bit_sets import WORD
 from .computation import REFUSE, RENUMBER
-from .questions import QUARANTINE, Question, asked
+from .questions import Question, asked
 from .stamps import MANY_PROCESSES, MOST_CELLS
 
 EVENTS_PER_BATCH = 200_000
@@ -37,7 +38,7 @@ causes that are outside of it."""
 
 @dataclass(frozen=True)
 class Whole:
-    """What is asked of each computation, and where the answers go; `gaps` as in `analyse`."""
+    """The questions to ask of each computation, and where to write the answers; `gaps` as in `analyse`."""
 
     out: AnyPath
     timestamps: str
@@ -61,7 +62,7 @@ class Whole:
         return analysis.totals
 
     def analyse_in_batches(self, table: pa.Table, part: str) -> Counter[str]:
-        """The same for many computations, each of which the table has whole."""
+        """Write the answers for many computations, in batches; the table has every computation completely."""
         totals: Counter[str] = Counter()
         for number, batch in enumerate(whole_computations(table)):
             totals += self.analyse(batch, f"{part}-{number:05d}")

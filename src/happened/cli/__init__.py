@@ -1,7 +1,7 @@
 """The command line: verbs in groups, one module each; data on stdout, everything else on stderr.
 
-The module of a verb is imported when that verb is given, so that `happened --help` imports none and a verb
-waits for no other verb's imports.
+The module of a verb is imported only when that verb is given, so that `happened --help` and other verbs start
+quickly.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv = sys.argv[1:]
         spare(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr has it: every terminal can show that
+        sys.stdout.reconfigure(errors="backslashreplace")  # stderr's encoding: every terminal can show that
     try:
         try:
             parser = _parser(argv)
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(arguments.run(arguments))
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, where a failure can be told, and not at the interpreter's end
+                sys.stdout.flush()  # here, where a failure can be reported
     except CausalityError as error:
         return _refuse(str(error))
     except ImportError as error:
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(argv: Sequence[str]) -> Parser:
-    """The parser of all commands, of which only the one that `argv` gives has its options."""
+    """The parser of all commands; only the command in `argv` gets its options."""
     parser = Parser(prog="happened", usage="happened VERB …", description=_overview(), epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"happened {__version__}")
     subparsers = parser.add_subparsers(prog="happened", required=True, help=argparse.SUPPRESS)
@@ -134,7 +134,7 @@ def _overview() -> str:
 
 
 def _hint(given: str) -> str:
-    """What may have been meant: a verb, or the form of a verb."""
+    """Suggestions for a misspelt verb or form."""
     forms = [f"{verb} {given}" for verb, command in COMMANDS.items() if given in command.forms]
     return f"did you mean {' or '.join(forms)}? " if forms else meant(given, COMMANDS)
 
@@ -145,6 +145,6 @@ def _refuse(reason: str) -> ExitCode:
 
 
 def _discard_output() -> None:
-    """What is still buffered has nowhere to go: the interpreter must not try again when it ends."""
+    """Buffered output cannot be written: keep the interpreter from trying again when it ends."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,17 +26,18 @@ from .compare import protocol_names
 from .options import add_output, add_where, option
 from .output import refuse_earlier
 from .parser import Parser
-from .terminal import note, print_json, progress, stored_path
+from .spark_sessions import spark_session
+from .terminal import note, print_answer, progress, stored_path
 from .terrain_option import read_terrain
 
 IN_PROCESS_EVENTS = 50_000
-"""Up to these, replaying here takes about as long as starting Spark."""
+"""Up to this size, a replay in this process takes about as long as starting Spark."""
 
 DESCRIPTION = """\
-Replay a recorded trace, your own, under every protocol: the same sends, the same arrivals. Tell what
-each protocol would have carried, added and delayed on exactly those messages, fewest bytes first, and which
-of their assumptions the trace keeps. Deliveries count as arrivals where no arrival was recorded. Then
-the same for trackers of causality: entries and bits on each message, and null events.
+Replay a recorded trace under every protocol: the same sends, the same arrivals. Prints what each protocol
+would have carried, added and delayed on these messages, fewest bytes first, and which of their assumptions
+the trace violates. Deliveries count as arrivals where no arrival was recorded. Then does the same for
+trackers: entries and bits on each message, and null events.
 """
 EPILOG = f"""\
 examples:
@@ -56,7 +57,7 @@ def add_arguments(parser: Parser) -> None:
         "trace",
         type=stored_path,
         metavar="TRACE",
-        help="what `simulate` or `import` made, Parquet or JSON lines",
+        help="a trace of `simulate` or `import`, Parquet or JSON lines",
     )
     option(parser, "--protocols", "without it all there are", type=protocol_names, default=None)
     option(
@@ -83,12 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
             advice = advise(table, names, bar.update, trackers, terrain)
     else:
         if terrain is not None:
-            raise LocalProtocolError("with --topology a trace is replayed in this process: add --local")
+            raise LocalProtocolError("--topology needs --local: such a trace is replayed in this process")
         advice = _on_spark(arguments.trace, names, trackers, arguments.master, out)
-    if arguments.json:
-        print_json(_document(str(arguments.trace), advice))
-    else:
-        print("\n".join(_report(advice)))
+    print_answer(arguments, lambda: _document(str(arguments.trace), advice), _report(advice))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_advice(advice, out / "advice.parquet")
@@ -113,23 +111,21 @@ def _on_spark(
     path: AnyPath, names: tuple[str, ...], trackers: tuple[str, ...], master: str | None, out: Path | None
 ) -> Advice:
     from ..experiments.advise_spark import advise_on_spark
-    from ..spark.session import session
 
     if not isinstance(path, Path):
-        raise LocalProtocolError(f"{path}: on Spark a local trace is replayed; copy it here, or give --local")
+        raise LocalProtocolError(f"{path}: Spark replays local traces only; copy it here, or give --local")
     if out is None and master is not None and not master.startswith("local"):
-        raise LocalProtocolError(f"{master} needs --out: a directory that all its executors reach")
+        raise LocalProtocolError(f"{master} needs --out DIR, a directory that all its executors reach")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    note(f"replaying on Spark ({master or 'local[*]'}); --local does it in this process")
-    spark = session(master)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch:
-            say = _say if sys.stderr.isatty() else lambda what: None
-            parts = Path(scratch) / "parts"
-            return advise_on_spark(spark, path, names, parts, progress=say, trackers=trackers)
-    finally:
-        spark.stop()
+    note("--local replays the trace in this process instead")
+    with (
+        spark_session(master, "replaying") as spark,
+        tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch,
+    ):
+        say = _say if sys.stderr.isatty() else lambda what: None
+        parts = Path(scratch) / "parts"
+        return advise_on_spark(spark, path, names, parts, progress=say, trackers=trackers)
 
 
 def _say(what: str) -> None:

@@ -8,9 +8,9 @@ from .parser import Parser
 from .terminal import local_path, positive, stored_path
 
 DESCRIPTION = """\
-Work out what a trace says: exact causal order of all events, immediate predecessors, deliveries that came too
-early, what was lost or doubled, what causal order would have cost, and how far the clocks disagree. Writes
-Parquet tables, summary.json and report.html to a new directory; with --only, the tables of some questions.
+Analyse a trace: exact causal order of all events, immediate predecessors, deliveries that came too early,
+messages lost or duplicated, the cost of causal order, and clock skew. Writes Parquet tables, summary.json
+and report.html to a new directory; with --only, the tables of some questions.
 """
 EPILOG = """\
 examples:
@@ -35,12 +35,12 @@ OF_TRACES = (*OF_SPARK, "only", "complete", "report", "local")
 
 def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
-    add("trace", type=stored_path, metavar="TRACE", help="what `simulate` or `import` made, or Parquet")
+    add("trace", type=stored_path, metavar="TRACE", help="a trace of `simulate` or `import`, or Parquet")
     add_output(parser, "a directory that does not exist", type=stored_path)
     add(
         "--only",
         metavar="A,B",
-        help="ask these questions alone, without a report (see `happened help questions`)",
+        help="answer these questions alone, without a report (see `happened help questions`)",
     )
     where = parser.add_mutually_exclusive_group()
     option(where, "--master", "without it on local[*]")
@@ -49,10 +49,10 @@ def add_arguments(parser: Parser) -> None:
     add(
         "--rebuild",
         action="store_true",
-        help="make full vectors of timestamps that were stored in less (below)",
+        help="rebuild full vectors from timestamps stored in a shorter form (below)",
     )
     option(parser, "--work", "without it within --out")
-    add("--resume", action="store_true", help="go on from what an interrupted run left")
+    add("--resume", action="store_true", help="resume an interrupted run")
     add("--split-rows", type=positive, metavar="N", help="events a task reads at once (default: 500,000)")
     add(
         "--epoch-events",

@@ -1,13 +1,12 @@
-"""What `happened analyze` does: on Spark, in this process, and to rebuild full vectors."""
+"""Runs `happened analyze`: on Spark, in this process, and to rebuild full vectors."""
 
 import argparse
-import logging
 import os
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..causality.judgement import Outcome, judge_totals
 from ..causality.questions import QUESTIONS
@@ -18,20 +17,25 @@ from ..trace.store import AnyPath, arrow_dataset, size_of
 from .output import refuse_earlier_file, replacing
 from .parser import meant
 from .quarantine_notes import SHOWN, note_quarantined
+from .spark_sessions import spark_session
 from .terminal import note, print_json, progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
-    """What can be said before Spark is started, which takes a while."""
+    """Checks that are made before Spark is started, which takes a while."""
     if not given.exists():
         raise TraceFormatError("no such file or directory", file=str(given))
     refuse_unavailable(out, resume=resume)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
 
 
 def run_on_spark(arguments: argparse.Namespace) -> int:
     if arguments.force and arguments.resume:
-        raise LocalProtocolError("--resume goes on with what is there, --force replaces it; give one of them")
+        raise LocalProtocolError(
+            "--resume continues an interrupted run, --force replaces results; give one of them"
+        )
     only = questions_of(arguments)
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         summary = _answer_on_spark(arguments, only)
@@ -55,14 +59,9 @@ def rebuild(arguments: argparse.Namespace) -> int:
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         refuse_early(arguments.trace, arguments.out)
         from ..spark import rebuild as rebuilding
-        from ..spark.session import session
 
-        note(f"rebuilding on Spark ({arguments.master or 'local[*]'})")
-        spark = session(arguments.master)
-        try:
+        with spark_session(arguments.master, "rebuilding") as spark:
             summary = rebuilding.rebuild(spark, arguments.trace, arguments.out)
-        finally:
-            spark.stop()
     return tell(summary, arguments)
 
 
@@ -76,7 +75,7 @@ def run_here(arguments: argparse.Namespace) -> int:
     if not trace.exists():
         raise TraceFormatError("no such file or directory", file=str(trace))
     if report and only:
-        raise LocalProtocolError("--report tells of all questions; leave --only out")
+        raise LocalProtocolError("--report needs all questions; leave --only out")
     view = report and report.with_name(f"{report.stem}-view.html")
     refuse_earlier_file(report, force=arguments.force)
     refuse_earlier_file(view, force=arguments.force)
@@ -118,8 +117,7 @@ def run_here(arguments: argparse.Namespace) -> int:
 
 
 SMALL, FEW = 32 << 20, 100
-"""Bytes and files of a trace that takes seconds, most of which a JVM with all its compilers would need for
-itself."""
+"""Size of a trace that takes seconds, most of which a JVM with all its compilers would need for itself."""
 
 
 def _is_small(trace: AnyPath) -> bool:
@@ -132,14 +130,12 @@ def _answer_on_spark(arguments: argparse.Namespace, only: list[str] | None) -> d
     refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
     from ..report.page import write_report
     from ..spark.pipeline import analyze_path
-    from ..spark.session import session
     from ..spark.splits import ROWS_AT_ONCE
     from ..spark.storage import DIRECT, SPARK
     from ..spark.tasks import is_local
 
-    spark = session(arguments.master, brief=_is_small(arguments.trace))
-    io = arguments.io or (DIRECT if is_local(spark) else SPARK)
-    try:
+    def answer(spark: "SparkSession") -> dict[str, Any]:
+        io = arguments.io or (DIRECT if is_local(spark) else SPARK)
         _refuse_without_files(arguments, io)
         return analyze_path(
             spark,
@@ -157,23 +153,26 @@ def _answer_on_spark(arguments: argparse.Namespace, only: list[str] | None) -> d
             questions=only,
             finish=(lambda folder, summary: None) if only else partial(write_report, trace=arguments.trace),
         )
-    finally:
-        if sys.stderr.isatty():
-            note("")
-        spark.stop()
+
+    with spark_session(arguments.master, brief=_is_small(arguments.trace)) as spark:
+        try:
+            return answer(spark)
+        finally:
+            if sys.stderr.isatty():
+                note("")
 
 
 def _refuse_without_files(arguments: argparse.Namespace, io: str) -> None:
     for option in ("work", "resume", "split_rows"):
         if io == "spark" and getattr(arguments, option):
             raise LocalProtocolError(
-                f"--{option.replace('_', '-')} is about files that tasks read and write themselves: give it "
-                "with --io direct, or leave it out"
+                f"--{option.replace('_', '-')} needs --io direct: it is about files that tasks read and "
+                "write themselves"
             )
 
 
 def note_quarantine_in(folder: AnyPath, summary: dict[str, Any]) -> None:
-    """Say on stderr what the tables in a folder are not about, and why."""
+    """Say on stderr which rows the tables in a folder leave out, and why."""
     if not summary["quarantined"]:
         return
     rows = arrow_dataset(folder / "quarantine").head(20 * SHOWN).to_pylist()
@@ -186,12 +185,12 @@ def tables_at(out: AnyPath) -> str:
 
 
 def _say(what: str) -> None:
-    """On one line of the terminal, each over the one before."""
+    """Print progress on one line of the terminal, each message over the one before."""
     print(f"\r\x1b[Khappened: {what} …", end="", file=sys.stderr, flush=True)
 
 
 NAMED = {"total_violations": "disagree on one total order"}
-"""Causal order alone leaves that open: a causal system is not at fault if it has many."""
+"""Causal order does not decide that: a causal system is not at fault if it has many."""
 
 
 def show_totals(summary: dict[str, Any]) -> None:
@@ -202,7 +201,8 @@ def show_totals(summary: dict[str, Any]) -> None:
 
 
 def tell(summary: dict[str, Any], arguments: argparse.Namespace, where: str | None = None) -> int:
-    """Print the summary, and where the answers are; the exit code, that of its judgement if it has one."""
+    """Print the summary and where the answers are; returns the exit code, from its judgement if it has
+    one."""
     judgement = judge_totals(summary) if "causal_violations" in summary else None
     if arguments.json:
         print_json(summary)

@@ -17,7 +17,7 @@ exit codes: 0 answered, 2 bad input or no such event, 3 undecided"""
 
 
 class Form:
-    """One question: how it is explained, and what it takes."""
+    """One question: its help texts and its arguments."""
 
     def __init__(
         self, module: str, help: str, description: str, add: Any, *, epilog: str = FORM_EPILOG
@@ -70,7 +70,7 @@ def _influenced(parser: Parser) -> None:
         action="store_const",
         const="future",
         default="past",
-        help="the requests that it influenced, instead",
+        help="show the requests that it influenced, instead",
     )
     add_clock_order(parser, "of a process that dealt with several computations")
     option(parser, "--limit", "chains", default=10)
@@ -84,7 +84,7 @@ def add_clock_order(parser: Any, here: str) -> None:
 
 def _critical_path(parser: Parser) -> None:
     _about_trace(parser)
-    parser.add_argument("--request", metavar="REQUEST", help="only this one: its id, or an event of it")
+    parser.add_argument("--request", metavar="REQUEST", help="only this request: its id, or an event of it")
     parser.add_argument(
         "--by",
         choices=("service", "process"),

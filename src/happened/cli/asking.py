@@ -1,7 +1,6 @@
 """What the commands that ask a trace have in common: their arguments, and how events and times are shown."""
 
 import argparse
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -11,7 +10,8 @@ from ..ask import ChainStep, History, Occurrence, load
 from ..ask.answered import is_answered
 from ..ask.history import printable, why_too_large
 from ..core.errors import LocalProtocolError
-from ..report.drawings import duration
+from ..view.texts import duration
+from .spark_sessions import spark_session
 from .startup import allow_pandas
 from .terminal import note
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_for_spark(arguments: argparse.Namespace) -> bool:
-    """Whether a question goes to Spark: as it was said, else by the size of the trace."""
+    """Whether a question goes to Spark: if an option says so, otherwise by the size of the trace."""
     path = arguments.trace
     if is_answered(path):
         if arguments.master is not None:
@@ -36,20 +36,16 @@ def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
     """The trace to ask on a session that ends with the question."""
     allow_pandas()
     from ..spark.large_traces import asked_on_spark
-    from ..spark.session import session
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
-    note(f"asking on Spark ({arguments.master or 'local[*]'})")
-    spark = session(arguments.master, brief=True)
-    try:
-        with asked_on_spark(spark, arguments.trace, arguments.work) as trace:
-            yield trace
-    finally:
-        spark.stop()
+    with (
+        spark_session(arguments.master, "asking", brief=True) as spark,
+        asked_on_spark(spark, arguments.trace, arguments.work) as trace,
+    ):
+        yield trace
 
 
 def history_about(arguments: argparse.Namespace, *names: str, past_only: bool = False) -> History:
-    """What a question about these events needs of the trace; says what no answer knows of."""
+    """The part of the trace that a question about these events needs; prints what is missing in it."""
     if is_for_spark(arguments):
         with on_spark(arguments) as trace:
             history = trace.about(*names)
@@ -60,7 +56,7 @@ def history_about(arguments: argparse.Namespace, *names: str, past_only: bool = 
 
 
 def history_of_request(arguments: argparse.Namespace, request: str) -> tuple[History, str]:
-    """The same for a question about a request, and the name that it has there."""
+    """The same for a question about a request; also returns the request's full name."""
     if is_for_spark(arguments):
         with on_spark(arguments) as trace:
             history, request = trace.about_request(request)
@@ -71,14 +67,14 @@ def history_of_request(arguments: argparse.Namespace, request: str) -> tuple[His
 
 
 def warn(history: History) -> None:
-    """Say what no answer knows of."""
+    """Print what is missing in the trace, for every answer."""
     if history.quarantined:
         rows = "1 row is" if history.quarantined == 1 else f"{history.quarantined:,} rows are"
         note(f"happened: {rows} quarantined and not looked at; `happened check` says why")
 
 
 class Clock:
-    """Times as they are shown: since the first of the events that an answer tells."""
+    """Formats times: since the first of the events in an answer."""
 
     def __init__(self, events: Iterable[Occurrence]) -> None:
         self._begin = min((event.time for event in events if event.time is not None), default=0)
@@ -88,7 +84,7 @@ class Clock:
 
 
 def shown(events: Sequence[Occurrence]) -> Sequence[str]:
-    """Each event as a line, with its computation where they are of several."""
+    """Each event as a line, with its computation if there are several."""
     several = len({event.computation for event in events}) > 1
     return [f"{printable(event.computation)}: {event}" if several else str(event) for event in events]
 
@@ -107,7 +103,7 @@ def chain_lines(steps: Sequence[ChainStep]) -> Iterator[str]:
     clock = Clock(step.event for step in steps)
     times = [clock.at(step.event) for step in steps]
     texts = shown([step.event for step in steps])
-    wide, far = max(map(len, times)), max(map(len, texts))
+    wide, far = max(map(len, times), default=0), max(map(len, texts), default=0)
     for step, time, text in zip(steps, times, texts, strict=True):
         took = "" if step.took is None else f", {duration(step.took)}"
         how = f"  {EDGES[step.edge]}{took}" if step.edge != "begin" else ""
@@ -115,7 +111,7 @@ def chain_lines(steps: Sequence[ChainStep]) -> Iterator[str]:
 
 
 def plain(value: Any) -> Any:
-    """An answer as JSON has it: objects with named fields; an event has its id too."""
+    """An answer as JSON: objects with named fields; an event has its id too."""
     if isinstance(value, Occurrence):
         return {"event": value.id} | value._asdict()
     if hasattr(value, "_asdict"):

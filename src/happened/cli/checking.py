@@ -15,16 +15,17 @@ from ..causality.computation import REFUSE
 from ..causality.judgement import Checked, check_path
 from ..core.errors import LocalProtocolError
 from .quarantine_notes import SHOWN, note_quarantined
-from .terminal import print_json, progress
+from .terminal import print_answer, progress
 
 UNJUDGED = ("quarantined", "duplicate_rows", "sent_outside", "causes_outside")
-"""Totals of what the verdict does not rest on; the last two are of windows."""
+"""Totals that the verdict does not depend on; the last two are for windows only."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.necessary and arguments.gaps != REFUSE:
         raise LocalProtocolError(
-            "what messages had to carry depends on events outside of a window: give --gaps or --necessary"
+            "--gaps and --necessary exclude each other: what messages had to carry depends on events "
+            "outside of a window"
         )
     needed: Necessary | None = None
     audit: Audit | None = None
@@ -42,10 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     outcome = checked.judgement.outcome
     if audit is not None and audit.holds is False:
         outcome = Outcome.VIOLATED
-    if arguments.json:
-        print_json(_document(arguments.path, outcome, checked, needed, audit))
-    else:
-        print("\n".join(_report(checked, needed, audit)))
+    print_answer(
+        arguments,
+        lambda: _document(arguments.path, outcome, checked, needed, audit),
+        _report(checked, needed, audit),
+    )
     return int(outcome)
 
 

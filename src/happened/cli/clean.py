@@ -1,4 +1,4 @@
-"""`happened clean`: delete leftovers of interrupted runs, and never what is finished."""
+"""`happened clean`: deletes leftovers of interrupted runs, and never finished results."""
 
 import argparse
 
@@ -10,15 +10,18 @@ from .parser import Parser
 from .terminal import print_json, stored_path
 
 DESCRIPTION = """\
-Delete leftovers of interrupted runs: unfinished outputs and their intermediates, at a path or URL, in it or
-beside it. Finished outputs stay, and so does what a running process of this machine writes. Whether a process
-of another machine still runs cannot be known: its files stay until nothing was written for some hours.
+Delete leftovers of interrupted runs: unfinished outputs and their intermediate files, at a path or URL, in
+it or beside it. Finished outputs stay, and so do files that a running process of this machine writes. Files
+of other machines stay until nothing was written to them for some hours, since their process may still run.
 """
 
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "path", type=stored_path, metavar="DIR", help="what --out or --work was, or where outputs lie"
+        "path",
+        type=stored_path,
+        metavar="DIR",
+        help="the --out or --work of a run, or a directory that has outputs",
     )
     parser.add_argument(
         "--hours", type=_hours, default=HOURS, metavar="H", help="of silence (default: %(default)s)"

@@ -21,9 +21,9 @@ from .terrain_option import read_terrain
 
 DESCRIPTION = """\
 Feed the same schedule to every protocol: the same sends at the same times, and the same delays for what a
-sender transmits to a destination itself. Tell what each carries, adds, holds back, delays and computes, with
-95 % confidence intervals over the seeds. A protocol asked for something outside its assumptions is listed
-with the reason instead of figures.
+sender transmits to a destination itself. Prints what each carries, adds, holds back, delays and computes,
+with 95 % confidence intervals over the seeds. A protocol asked for something outside its assumptions is
+listed with the reason instead of figures.
 
 With --trackers, run the same random computations under several trackers and compare what their messages
 carry: entries (event identifiers), bits as encoded, bits with 32-bit counts and a bitmap, null events and
@@ -150,7 +150,7 @@ def _cell(estimate: Estimate | None, several: bool) -> str:
     if estimate is None:
         return "-"
     digits = 0 if estimate.mean >= 1000 else 1 if estimate.mean >= 10 else 2
-    spread = f" ±{estimate.error:,.{digits}f}" if several else ""  # one run says nothing of the next
+    spread = f" ±{estimate.error:,.{digits}f}" if several else ""  # with one run there is no interval
     return f"{estimate.mean:,.{digits}f}{spread}"
 
 

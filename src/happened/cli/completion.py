@@ -1,6 +1,6 @@
 """Completion for bash, zsh and fish, generated from the parser of all commands.
 
-A *place* is what was typed so far without options and arguments: "", "check", "ask why". The script of each
+A *place* is the typed text so far without options and arguments: "", "check", "ask why". The script of each
 shell finds the place, and offers the verbs or forms and the options there, and the values of an option that
 has a list of them. Everything else is completed as file names.
 """

@@ -7,9 +7,9 @@ from .. import ask
 from ..ask.critical import QUANTILES
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
-from ..report.drawings import duration
+from ..view.texts import duration
 from .asking import history_of_request, is_for_spark, on_spark, plain, warn
-from .terminal import note, print_json
+from .terminal import note, print_answer
 
 SHOWN = 20
 WHERE = "where"
@@ -21,11 +21,8 @@ def run(arguments: argparse.Namespace) -> int:
     except ask.NoTimes as error:
         note(f"happened: undecided: {error}")
         return ExitCode.UNDECIDED
-    if arguments.json:
-        quantiles = {f"p{share * 100:g}": answer.quantile(share) for share in QUANTILES}
-        print_json(plain(answer) | {"quantiles": quantiles})
-    else:
-        print("\n".join(_lines(answer)))
+    quantiles = {f"p{share * 100:g}": answer.quantile(share) for share in QUANTILES}
+    print_answer(arguments, lambda: plain(answer) | {"quantiles": quantiles}, _lines(answer))
     return ExitCode.HOLDS
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from .. import ask
 from ..core.exit_codes import ExitCode
 from .asking import plain, warn
-from .terminal import print_json
+from .terminal import print_answer
 
 SHOWN = 20
 
@@ -18,10 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     warn(first)
     warn(second)
     answer = ask.diff(first, second)
-    if arguments.json:
-        print_json(plain(answer))
-    else:
-        print("\n".join(_lines(answer)))
+    print_answer(arguments, lambda: plain(answer), _lines(answer))
     return ExitCode.HOLDS
 
 

@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 PROCESSES = 3
 
 DESCRIPTION = """\
-Run a protocol through every interleaving of every program of a given size (each process performs a
-sequence of multicasts; packets arrive in any order), and judge it at every step: safety (the order it
-promises, at most once), agreement (for total order: nobody delivers two messages the other way round),
-liveness (everything is delivered) and, for protocols that tell their log, optimality (every message and
-every log holds exactly the necessary information). A violation comes with a schedule that leads to it,
-the shortest of its kind first.
+Run a protocol through every interleaving of every program of a given size (each process performs a sequence
+of multicasts; packets arrive in any order), and judge it at every step: safety (the order it promises, at
+most once), agreement (for total order: no two processes deliver two messages in opposite orders), liveness
+(everything is delivered) and, for protocols that expose their log, optimality (every message and every log
+holds exactly the necessary information). A violation comes with a schedule that leads to it, the shortest
+of its kind first.
 
-A tracker is run through every computation of so many messages and relevant events (messages late, lost and,
-without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a set.
+A tracker is run through every computation with this many messages and relevant events (messages late, lost
+and, without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a
+set.
 """
 
 _PROMISES = {
@@ -58,13 +59,18 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--processes", f"default: {PROCESSES}, or the topology's", type=positive)
     option(parser, "--topology", "processes are then told apart")
     option(parser, "--messages", type=positive, default=3)
-    add("--casts", choices=CASTS, default=None, help="what is sent (default: the most the protocol offers)")
+    add(
+        "--casts",
+        choices=CASTS,
+        default=None,
+        help="the destinations of messages (default: the most general the protocol offers)",
+    )
     add(
         "--relevant-events",
         type=positive,
         default=3,
         metavar="R",
-        help="of a tracker: relevant events in all (default: %(default)s)",
+        help="for a tracker: relevant events in all (default: %(default)s)",
     )
     option(parser, "--fifo")
     add("--no-self", action="store_true", help="leave out messages addressed to their own sender")
@@ -155,7 +161,7 @@ def _on_terrain(terrain: "Terrain", arguments: argparse.Namespace) -> tuple[Fact
     if not relays(arguments.protocol):
         able = ", ".join(name for name in sorted(protocols()) if relays(name))
         raise LocalProtocolError(
-            f"{arguments.protocol} sends directly and can make no use of a topology; these relay: {able}"
+            f"{arguments.protocol} sends directly and cannot use a topology; these relay: {able}"
         )
     if arguments.processes not in (None, terrain.applications):
         raise LocalProtocolError(

@@ -35,8 +35,8 @@ def add_arguments(parser: Parser) -> None:
         "--picture",
         choices=PICTURES,
         default="space",
-        help="what svg and png draw: the space–time diagram (default), the Hasse diagram of the relevant "
-        "events, or the spans of the request that has most",
+        help="the picture of svg and png: the space–time diagram (default), the Hasse diagram of the "
+        "relevant events, or the spans of the largest request",
     )
     add_slice_options(parser)
     parser.add_argument("--process", metavar="A,B", help="these processes alone")
@@ -49,18 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
     from ..view.slicing import sliced
 
     if arguments.to == TRACE and arguments.out is None:
-        raise LocalProtocolError("a trace is a directory: say where with --out")
+        raise LocalProtocolError("a trace is a directory: name one with --out")
     if arguments.to != TRACE:
         refuse_earlier_file(arguments.out, force=arguments.force)
         if FORMATS[arguments.to].binary and arguments.out is None and sys.stdout.isatty():
-            raise LocalProtocolError(f"{arguments.to} is nothing to read on a terminal: say where with --out")
+            raise LocalProtocolError(f"{arguments.to} cannot be shown on a terminal: name a file with --out")
     of = viewed(arguments.path)
     for reason in of.checked.quarantine:
         note(f"left out: {reason}")
     part, computations = chosen_part(arguments, of)
     parts = sliced(sorted(computations, key=lambda each: each.c.name), part)
     if not parts:
-        raise LocalProtocolError("no event fits; nothing is written")
+        raise LocalProtocolError("no event is in this part; nothing is written")
     events = sum(each.c.events for each in parts)
     if arguments.to == TRACE:
         with replacing(arguments.out, force=arguments.force, reads=[Path(arguments.path)]):

@@ -1,4 +1,4 @@
-"""`happened import`: logs of other systems become a trace.
+"""`happened import`: turns logs of other systems into a trace.
 
 Exit code 0: imported; whatever was not understood is in OUT/quarantine. Exit code 2: bad usage or input, or,
 with --strict, anything that was not understood.
@@ -26,11 +26,11 @@ from .ask import add_clock_order
 from .options import add_output, add_where, option
 from .output import replacing
 from .parser import Parser
-from .terminal import note, print_json, progress, stored_path
+from .terminal import note, print_answer, progress, stored_path
 
-SPARK_BYTES = 256 << 20  # of input, uncompressed: minutes in one process
-STDIN, COPY = "-", "standard-input"  # as an argument, and the file that it is copied to
-SHOWN = 5  # quarantined rows told one by one; OUT/quarantine has them all
+SPARK_BYTES = 256 << 20  # bytes of input, uncompressed: minutes in one process
+STDIN, COPY = "-", "standard-input"  # the argument, and the file that it is copied to
+SHOWN = 5  # quarantined rows that are printed; OUT/quarantine has them all
 
 EPILOG = f"""\
 formats
@@ -47,7 +47,7 @@ exit codes: 0 imported, 2 bad usage or input, or anything quarantined with --str
 """
 
 
-DESCRIPTION = "Make a trace of other systems' logs. What cannot be read is quarantined, with reasons."
+DESCRIPTION = "Turn logs of other systems into a trace. Unreadable records are quarantined, with reasons."
 
 
 def add_arguments(parser: Parser) -> None:
@@ -81,8 +81,8 @@ def add_arguments(parser: Parser) -> None:
         metavar="OURS=THEIRS,…",
         help="read any JSON lines or CSV by these fields: process=node,seq=n,time=ts:ms or span=id,trace=t,…",
     )
-    add("--together", action="store_true", help="the files are parts of one run, not a run each")
-    add("--strict", action="store_true", help="write nothing if anything is not understood")
+    add("--together", action="store_true", help="the files are parts of one run, not one run each")
+    add("--strict", action="store_true", help="write nothing if a record cannot be read")
     add_where(parser, "256 MB")
     add(
         "--source",
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.source is not None:
         return _run(arguments, [])
     if arguments.source_option:
-        raise LocalProtocolError("--source-option is Spark's reader's: say which one, --source FORMAT")
+        raise LocalProtocolError("--source-option needs --source FORMAT: it is an option of Spark's reader")
     with found_files(arguments.files) as files:
         try:
             return _run(arguments, files)
@@ -129,10 +129,7 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
         done = _import(arguments, files, options)
     for line in _leftovers(done):
         note(line)
-    if arguments.json:
-        print_json(done.summary)
-    else:
-        print("\n".join(_report(done.summary, arguments.out)))
+    print_answer(arguments, lambda: done.summary, _report(done.summary, arguments.out))
     return ExitCode.HOLDS
 
 
@@ -155,7 +152,7 @@ def _import(arguments: argparse.Namespace, files: list[AnyPath], options: Option
 
 @contextmanager
 def found_files(given: Sequence[str]) -> Iterator[list[AnyPath]]:
-    """The files that are meant: themselves, what is in directories, what patterns match, or standard
+    """The files that the arguments mean: files, the content of directories, matches of patterns, or standard
     input.
     """
     with tempfile.TemporaryDirectory(prefix="happened-") as folder:

@@ -8,7 +8,7 @@ from ..ask.history import printable
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from .asking import chain_lines, history_of_request, is_for_spark, plain
-from .terminal import print_json
+from .terminal import print_answer
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -19,10 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     history, request = history_of_request(arguments, arguments.request)
     answer = ask.influenced(history, request, direction=arguments.direction, by_clock=arguments.clock_order)
-    if arguments.json:
-        print_json(plain(answer))
-    else:
-        print("\n".join(_lines(answer, arguments.limit)))
+    print_answer(arguments, lambda: plain(answer), _lines(answer, arguments.limit))
     return ExitCode.HOLDS if answer.requests > 1 else ExitCode.UNDECIDED
 
 

@@ -13,16 +13,16 @@ from .parser import Parser
 from .terminal import local_path, note
 
 DESCRIPTION = """\
-Make what tells nodes apart: an authority of your own for mutual TLS and a certificate for each node; or a
-random key for all nodes of a laboratory to share (mode 0600). A shared key keeps strangers out and frames
-intact, but does not hide them, and whoever holds it can take any name.
+Make keys by which nodes recognise each other: an authority of your own for mutual TLS and a certificate for
+each node; or one random key that all nodes of a laboratory share (mode 0600). A shared key keeps strangers
+out and frames intact, but does not hide them, and whoever holds it can take any name.
 """
 EPILOG = """\
 examples:
   happened node keys authority --pki pki && happened node keys issue --pki pki alice bob carol
   happened node keys shared lab.key
 
-Nothing is overwritten, but for the certificates that `renew` is asked to renew.
+Nothing is overwritten, except the certificates that `renew` renews.
 """
 
 
@@ -31,7 +31,9 @@ def add_arguments(parser: Parser) -> None:
     init = actions.add_parser(
         "authority", help="make the authority", description="Make the authority's key pair."
     )
-    init.add_argument("--name", default="happened authority", help="what people see (default: %(default)s)")
+    init.add_argument(
+        "--name", default="happened authority", help="the name that people see (default: %(default)s)"
+    )
     init.set_defaults(run=run_init)
     issue = actions.add_parser(
         "issue",

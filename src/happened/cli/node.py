@@ -1,4 +1,4 @@
-"""`happened node`: runs one process of a system, which obeys lines on its stdin."""
+"""`happened node`: runs one process of a system, which takes commands as lines on stdin."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from .options import option
 from .parser import Command, Parser, add_forms
 from .terminal import local_path, stdin_lines
 
-if TYPE_CHECKING:  # `happened --help` does not need the runtime
+if TYPE_CHECKING:  # imported late: `happened --help` does not need the runtime
     from ..net import Message, Node
 
 DESCRIPTION = """\
@@ -54,13 +54,17 @@ FORMS = {
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("--config", type=local_path, metavar="FILE", help="TOML; see docs/runtime.md")
     option(parser, "--trace", "overrides the file")
-    parser.add_argument("--manual-ack", action="store_true", help="acknowledge only what stdin says")
-    parser.add_argument("--stay", action="store_true", help="go on after the end of stdin")
+    parser.add_argument(
+        "--manual-ack",
+        action="store_true",
+        help="acknowledge only the deliveries that a command on stdin names",
+    )
+    parser.add_argument("--stay", action="store_true", help="continue after the end of stdin")
     parser.add_argument(
         "--log-level",
         default="INFO",
         choices=["DEBUG", "INFO", "WARNING", "ERROR"],
-        help="of the lines on stderr (default: %(default)s)",
+        help="level of the lines on stderr (default: %(default)s)",
     )
     add_forms(parser, FORMS, __package__, required=False)
 
@@ -94,7 +98,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
-        if "event" in vars(record):  # a word for programs; the message is for people
+        if "event" in vars(record):  # a name for programs; the message is for people
             line["message"] = record.getMessage()
         line |= {key: value for key, value in vars(record).items() if key not in self.USUAL}
         if record.exc_info:
@@ -115,7 +119,7 @@ class _Session:
     async def run(self, config: dict[str, Any]) -> int:
         loop = asyncio.get_running_loop()
         async with self._node as node:
-            for which in (signal.SIGINT, signal.SIGTERM):  # until here they end it at once
+            for which in (signal.SIGINT, signal.SIGTERM):  # before this, a signal ends the process at once
                 loop.add_signal_handler(which, self._stop.set)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             metrics = await self._metrics(config)
@@ -166,7 +170,7 @@ class _Session:
             if self._manual:
                 self._unacknowledged[message.number] = message
             else:
-                # After it was printed: a kill in between prints it again rather than never.
+                # Acknowledged after printing: a kill in between prints it again rather than never.
                 await message.ack()
 
     async def _obey(self) -> None:
@@ -226,7 +230,7 @@ class _Session:
 
 
 def _how(said: dict[str, Any]) -> dict[str, Any]:
-    """What a command to send says beside destinations and content."""
+    """The fields of a send command besides destinations and content."""
     ordered = said.get("ordered", True)
     if not isinstance(ordered, bool):
         raise ValueError(f'"ordered" is true or false, not {ordered!r}')

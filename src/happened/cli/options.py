@@ -1,6 +1,6 @@
 """Options that several commands have: one spelling and one meaning, whoever takes them.
 
-`option(parser, "--out", "a page")` adds one; what follows its name is what it does here in particular.
+`option(parser, "--out", "a page")` adds one; the text after its name says what it does in this command.
 `tests/cli/test_options.py` refuses an option that two commands explain differently and that is not in COMMON.
 """
 
@@ -10,7 +10,8 @@ from typing import Any
 from ..core.orders import Order
 from .terminal import local_path, positive, stored_path
 
-# Words of rooms that import numpy, repeated here so that `--help` need not; a test compares them.
+# Values that are defined in rooms that import numpy, repeated here so that `--help` is fast; a test compares
+# them.
 GAPS = ("refuse", "renumber")
 JUDGED = ("causal", "fifo", "total")
 TIMESTAMPS = ("full", "sparse", "predecessors")
@@ -74,7 +75,7 @@ def add_output(parser: Any, here: str, **more: Any) -> None:
 
 
 def add_where(parser: argparse.ArgumentParser, size: str) -> None:
-    """--master or --local; `size` is from when Spark is used without being asked for."""
+    """--master or --local; `size` is the size from which Spark is used by default."""
     where = parser.add_mutually_exclusive_group()
     option(where, "--master", f"without it from {size} on, as local[*]")
     option(where, "--local", "however large the trace is")

@@ -1,8 +1,8 @@
-"""`--out` and `--force`: what a command writes, and what of an earlier one it may replace.
+"""`--out` and `--force`: which earlier results a command may replace.
 
-Without --force nothing is replaced. With it, results of ours are: a directory that holds anything else is
-refused. What is replaced is set aside until the new results are whole, and put back if they never are; in a
-store, where nothing can be renamed, it is removed first.
+Without --force nothing is replaced. With it, results of ours are replaced: a directory that holds anything
+else is refused. Replaced results are renamed until the new ones are complete, and restored if the command
+fails; in a store, where nothing can be renamed, they are deleted first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ..trace.store import AnyPath
 
 RESULTS = frozenset({"summary.json", "report.html", "view.html"})
-"""Files that stand beside tables."""
+"""Files of results beside tables."""
 TRACES = frozenset({"trace", "import.json"})
-"""What an import leaves: replaced by another one alone, since it may be all that is left of the logs."""
+"""Files of an import: only another import may replace them, since the logs may be gone."""
 
 
 def refuse_earlier(out: Path | None, names: Iterable[str], *, force: bool) -> None:
-    """Refuse a directory that has results of one of these names, unless they may be replaced."""
+    """Raise if a directory has results of one of these names that may not be replaced."""
     if out is not None and out.is_file():
         raise LocalProtocolError(f"{out} is a file; name a directory to write to")
     for name in names:
@@ -33,8 +33,8 @@ def refuse_earlier(out: Path | None, names: Iterable[str], *, force: bool) -> No
 
 
 def refuse_earlier_file(path: Path | None, *, force: bool) -> None:
-    """Refuse a file that is there already, unless it may be replaced; and a directory, or one that is not
-    there to write in, whatever is asked."""
+    """Raise if a file exists and may not be replaced, if it is a directory, or if its directory does not
+    exist."""
     if path is not None and not path.parent.is_dir():
         raise LocalProtocolError(
             f"{path}: there is no directory {path.parent}; make it, or name another file"
@@ -49,15 +49,16 @@ def refuse_earlier_file(path: Path | None, *, force: bool) -> None:
 def replacing(
     out: "AnyPath | None", *, force: bool, traces: bool = False, reads: "Iterable[AnyPath]" = ()
 ) -> Iterator[None]:
-    """Make way for a file or directory that the body makes; without `force`, the body is to refuse it.
-    Imported traces are replaced only if the body makes one too (`traces`), and never what it `reads`."""
+    """Make room for a file or directory that the body creates; without `force`, the body must refuse an
+    existing one. Imported traces are replaced only if the body also makes one (`traces`), and its inputs
+    (`reads`) never."""
     if out is None or not force or not out.exists():
         yield
         return
     for given in reads:
         if f"{_resolved(given)}/".startswith(f"{_resolved(out)}/"):
             raise LocalProtocolError(
-                f"{out} is what is to be read, or holds it, and --force would replace it: name another output"
+                f"{out} is or holds the input, and --force would replace it: name another output"
             )
     from ..trace.store import remove_tree  # with pyarrow, which most commands do without
 
@@ -65,8 +66,8 @@ def replacing(
         foreign = sorted(entry.name for entry in out.iterdir() if not _is_result(entry, traces))
         if foreign:
             raise LocalProtocolError(
-                f"{out} holds what is no result of happened ({', '.join(foreign[:3])}); --force replaces "
-                "results only: name another directory"
+                f"{out} holds files that are not results of happened ({', '.join(foreign[:3])}); --force "
+                "replaces results only: name another directory"
             )
     if not isinstance(out, Path):
         remove_tree(out)
@@ -90,7 +91,8 @@ def _resolved(path: "AnyPath") -> "AnyPath":
 
 
 def _is_result(entry: "AnyPath", traces: bool) -> bool:
-    """A file of RESULTS, or a directory with nothing but Parquet in it; what is an import's if `traces`."""
+    """Whether it is a file of RESULTS, or a directory with nothing but Parquet in it; with `traces`, also an
+    import's."""
     if entry.name in TRACES:
         return traces
     if entry.is_file():

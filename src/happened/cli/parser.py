@@ -15,9 +15,9 @@ WIDTH = 100
 
 
 class Command(NamedTuple):
-    module: str  # of this package; imported when the command is given
+    module: str  # module of this package; imported when the command is given
     help: str
-    forms: tuple[str, ...] = ()  # those for which `happened FORM` is answered with `happened VERB FORM`
+    forms: tuple[str, ...] = ()  # forms for which `happened FORM` is answered with `happened VERB FORM`
 
 
 def meant(word: str, known: Iterable[str]) -> str:
@@ -27,7 +27,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes options by their whole names only, and suggests what may have been meant."""
+    """A parser that takes options by their full names only, and suggests corrections."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse what is left over here, where the options that could have been meant are known."""
+        """Refuse unknown arguments here, where the known options can be suggested."""
         known, extra = super().parse_known_args(args, namespace)
         if extra:
             self._refuse_extra(extra)
@@ -61,7 +61,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def later(module: str) -> Callable[[argparse.Namespace], int]:
-    """The `run` of another module of this package, which is imported when it is called and not for --help."""
+    """The `run` of another module of this package, which is imported only when it is called, and not for
+    --help."""
 
     def run(arguments: argparse.Namespace) -> int:
         return int(import_module(f".{module}", __package__).run(arguments))
@@ -94,5 +95,5 @@ def add_forms(
 
 
 def _wrapped(text: str) -> str:
-    """A description of one line, in lines; one that has lines of its own stays as it is."""
+    """Wraps a description of one line; one that has lines of its own stays unchanged."""
     return text if "\n" in text.strip() else textwrap.fill(text, WIDTH)

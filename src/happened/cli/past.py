@@ -9,7 +9,7 @@ from .. import ask
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from .asking import Clock, history_about, shown
-from .terminal import print_json
+from .terminal import print_answer
 
 SHOWN = 50
 ASKS = {"past": ask.past, "future": ask.future}
@@ -22,11 +22,9 @@ def run(arguments: argparse.Namespace) -> int:
     limit = arguments.limit or (found.num_rows if arguments.json else SHOWN)
     at = max(0, found.num_rows - limit) if name == "past" else 0
     listed = found.slice(at, limit)
-    if arguments.json:
-        counts = dict(_counts(found))
-        print_json({"events": found.num_rows, "processes": counts, "listed": listed.to_pylist()})
-    else:
-        print("\n".join(_lines(name, arguments.event, found, listed)))
+    counted = {"events": found.num_rows, "processes": dict(_counts(found))}
+    lines = _lines(name, arguments.event, found, listed)
+    print_answer(arguments, lambda: counted | {"listed": listed.to_pylist()}, lines)
     return ExitCode.HOLDS
 
 

@@ -18,7 +18,7 @@ from ..sim.tracker_story import TrackerStory
 from .options import add_output, add_promised_order, option
 from .output import refuse_earlier_file
 from .parser import Parser
-from .terminal import local_path, note, print_json
+from .terminal import local_path, note, print_answer
 from .terrain_option import read_terrain
 
 EPILOG = """\
@@ -64,7 +64,7 @@ def add_arguments(parser: Parser) -> None:
         "--schedule",
         metavar="FILE",
         type=local_path,
-        help="a line for each step; what is left over then happens in order. - is stdin",
+        help="one line for each step; the remaining steps then happen in order. - is stdin",
     )
     how.add_argument(
         "--from",
@@ -81,14 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_earlier_file(arguments.out, force=arguments.force)
     story = _story(arguments)
     if arguments.out is not None:
-        from ..report.story_page import story_page
+        from ..view.story_page import story_page
 
         arguments.out.write_text(story_page(story.document()), encoding="utf-8")
         note(f"wrote {arguments.out}: step with the arrow keys")
-    if arguments.json:
-        print_json(story.document())
-    else:
-        print("\n".join(story_text(story.document())))
+    print_answer(arguments, lambda: story.document(), story_text(story.document()))
     is_wrong = any(scene.wrong for scene in story.scenes) or (isinstance(story, Story) and story.is_stuck)
     return ExitCode.VIOLATED if is_wrong else ExitCode.HOLDS
 
@@ -100,7 +97,7 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
                 raise LocalProtocolError(f"a counterexample has its own {name}: leave that out with --from")
         return _counterexample(arguments.found, read_terrain(arguments.topology))
     if arguments.program is None:
-        raise LocalProtocolError('say which program to play, as in: happened play "0: {1,2}; 1: {2}"')
+        raise LocalProtocolError('name a program to play, as in: happened play "0: {1,2}; 1: {2}"')
     story: Story | TrackerStory
     if arguments.tracker is not None:
         story = _tracker_story(arguments)
@@ -149,10 +146,12 @@ def _counterexample(path: Path, terrain: Terrain | None) -> Story:
         program, schedule = violations[0]["program"], violations[0]["schedule"]
     except (KeyError, TypeError, ValueError) as error:
         raise LocalProtocolError(
-            f"{path}: is not what `happened explore --json` prints for an ordering protocol ({error!r})"
+            f"{path}: not the output of `happened explore --json` for an ordering protocol ({error!r})"
         ) from error
     if protocol not in protocols():
-        raise LocalProtocolError(f"{path}: {protocol!r} is no ordering protocol; play a tracker by --tracker")
+        raise LocalProtocolError(
+            f"{path}: {protocol!r} is not an ordering protocol; play a tracker with --tracker"
+        )
     story = Story(read_program(program), protocol, order=order, fifo=fifo, terrain=terrain)
     story.follow(schedule)
     return story

@@ -1,4 +1,4 @@
-"""What the commands that judge a trace say of rows that they could not judge."""
+"""Notes about quarantined rows, for the commands that judge a trace."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from ..causality.quarantine import is_gap
 from .terminal import note
 
 SHOWN = 5
-"""Reasons for a quarantine that are told."""
+"""How many reasons for a quarantine are printed."""
 
 
 def note_quarantined(reasons: Sequence[str], rows: int) -> None:
-    """Say why rows were not judged, of the first reasons, and how to go on."""
+    """Print the first reasons why rows were not judged, and what helps."""
     for reason in reasons[:SHOWN]:
         note(f"quarantined: {reason}")
     if any(map(is_gap, reasons)):

@@ -20,12 +20,12 @@ from .terrain_option import read_terrain
 
 T = TypeVar("T")
 
-SHOWN = 10  # undelivered messages told one by one; --json has them all
+SHOWN = 10  # undelivered messages that are printed; --json has them all
 
 DESCRIPTION = """\
-Run a protocol in virtual time: processes send at random moments, a network delays, reorders or doubles
-what they send. The same seed and parameters give the same run, bit for bit. With --out, the events are
-recorded as a trace that `happened check` judges, with a ledger of what every transmission carried.
+Run a protocol in virtual time: processes send at random times, and a network delays, reorders or duplicates
+their messages. The same seed and parameters give the same run, bit for bit. With --out, the events are
+recorded as a trace that `happened check` judges, with a ledger of every transmission's control information.
 """
 
 EPILOG = """\
@@ -62,8 +62,8 @@ def add_arguments(parser: Parser) -> None:
     add(
         "--story",
         action="store_true",
-        help=f"tell what happens step by step, as `happened play` does, of at most {MOST_TOLD} messages; "
-        "with --tracker, what the tracker does",
+        help=f"write a story of each step, as `happened play` does, for at most {MOST_TOLD} messages; "
+        "with --tracker, about the tracker",
     )
     add_output(parser, "a directory: trace, ledger and summary")
     add("--units", action="store_true", help="record the units each message carries, for `check --necessary`")
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress=bar.update,
         )
     if arguments.story and arguments.out is not None:
-        from ..report.story_page import story_page
+        from ..view.story_page import story_page
 
         (arguments.out / "story.html").write_text(story_page(summary["story"]), encoding="utf-8")
     if arguments.json:
@@ -146,7 +146,7 @@ _TRACKING = (("tracking_entries", "tracker entries", 0), ("tracking_bytes", "tra
 
 
 def _or_usage(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Turn what a parser refuses into a usage error of argparse, in the parser's own words."""
+    """Turn a parser's error into a usage error of argparse, with the same text."""
 
     def parse_or_complain(text: str) -> T:
         try:

@@ -43,9 +43,9 @@ def slice_of(arguments: argparse.Namespace) -> "Slice":
 
 
 def chosen_part(arguments: argparse.Namespace, of: "Viewed") -> "tuple[Slice, list[Prepared]]":
-    """The part that the options choose, with events by their ids, and the computations that it is of.
+    """The part that the options choose, with events by their ids, and its computations.
 
-    An event is named as for `happened ask why`, and decides which computation is meant.
+    An event is named as for `happened ask why`, and determines the computation.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -64,7 +64,7 @@ def chosen_part(arguments: argparse.Namespace, of: "Viewed") -> "tuple[Slice, li
     places = {event.computation for event in (past, future) if event is not None}
     if len(places) > 1:
         raise LocalProtocolError(
-            f"nothing is between them: {arguments.past!r} and {arguments.future!r} are of two computations"
+            f"nothing is between them: {arguments.past!r} and {arguments.future!r} belong to two computations"
         )
     part = replace(part, past=past and past.id, future=future and future.id)
     return part, [each for each in computations if each.c.name in places]
@@ -73,7 +73,7 @@ def chosen_part(arguments: argparse.Namespace, of: "Viewed") -> "tuple[Slice, li
 def _window(text: str) -> tuple[float, float]:
     found = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", text)
     if found is None or int(found[1]) > int(found[2]):
-        raise argparse.ArgumentTypeError(f"a window is two levels, such as 100..180, not {text!r}")
+        raise argparse.ArgumentTypeError(f"a window needs two levels, such as 100..180, not {text!r}")
     return int(found[1]), int(found[2])
 
 
@@ -82,5 +82,7 @@ def _times(text: str) -> tuple[float, float]:
     found = re.fullmatch(rf"{number}\.\.{number}", text)
     low, high = (float(found[k]) * UNITS[found[k + 1]] for k in (1, 3)) if found else (1.0, 0.0)
     if low > high:
-        raise argparse.ArgumentTypeError(f"two times with their units, such as 1.5s..2s, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"a span of time needs two times with units, such as 1.5s..2s, not {text!r}"
+        )
     return low, high

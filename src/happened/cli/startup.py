@@ -1,8 +1,8 @@
-"""What commands that answer in this process do without, so that they answer sooner.
+"""Speeds up the start of commands that answer in this process.
 
-pyarrow looks for pandas, once, when it is first given a Python value, and imports it if it is there: a sixth
-of what a question about a hundred thousand events takes, and none of these commands has a use for it. The
-collector of cycles looks, while modules are imported, through what will never be garbage.
+When pyarrow first gets a Python value it imports pandas if that is installed: a sixth of the time of a
+question about a hundred thousand events, and none of these commands needs it. While modules are imported, the
+garbage collector would search objects that never become garbage.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from types import ModuleType
 
 IN_PROCESS = {"ask", "check", "export", "view"}
 BETWEEN_COLLECTIONS = 100_000
-"""Objects made, less those freed, before the youngest are looked through; 700 unless told."""
+"""New objects before the garbage collector looks at the youngest generation; 700 by default."""
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -31,7 +31,7 @@ _without_pandas = _WithoutPandas()
 
 
 def spare(argv: Sequence[str]) -> None:
-    """Begin a process that is this command's alone."""
+    """Prepare a process that runs this command alone."""
     here = not IN_PROCESS.isdisjoint(argv[:1]) or (argv[:1] == ["analyze"] and "--local" in argv)
     if not here or "--master" in argv:
         return
@@ -41,6 +41,6 @@ def spare(argv: Sequence[str]) -> None:
 
 
 def allow_pandas() -> None:
-    """For a question that goes to Spark after all."""
+    """Undo that, for a question that goes to Spark after all."""
     with contextlib.suppress(ValueError):
         sys.meta_path.remove(_without_pandas)

@@ -18,16 +18,16 @@ from .parser import Parser
 from .stream_spans import OTLP_SETTLE, seconds
 from .terminal import note, positive, stored_path
 
-LOOKING = 0.5  # seconds until it is seen that a signal came
+LOOKING = 0.5  # seconds until a signal is noticed
 SETTLE = 600
 STARTS = 3
-"""Times that a query is started whose Python process Spark did not wait for."""
+"""How often a query is started again if Spark did not wait for its Python process."""
 
 DESCRIPTION = """\
 Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
 predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
-its causes have arrived. Interrupt it, or let it be killed, and start it again with the same --out: it goes on
-where it was.
+its causes have arrived. Interrupt or kill it, and start it again with the same --out: it resumes where it
+was.
 
 With --otlp, receive spans from OpenTelemetry's exporters and collectors instead: early deliveries, critical
 paths and skew of the last minutes as tables and on a page, while the system runs.
@@ -39,7 +39,7 @@ examples:
   happened stream --otlp --out live              spans, over gRPC on 4317 and HTTP on 4318; live/page.html
 
 exit codes, as of `happened check`: 0 causal order holds, 1 violated, 2 bad input or parts of it quarantined,
-3 undecided. With --follow, Ctrl-C or SIGTERM is the end, and the exit code is about what was told so far.
+3 undecided. With --follow, Ctrl-C or SIGTERM ends it, and the exit code is about the results so far.
 """
 
 
@@ -62,7 +62,7 @@ def add_arguments(parser: Parser) -> None:
     add(
         "--follow",
         action="store_true",
-        help="wait for more, until interrupted (default: end with what is there)",
+        help="wait for more events, until interrupted (default: end with the present content)",
     )
     add(
         "--every",
@@ -72,9 +72,15 @@ def add_arguments(parser: Parser) -> None:
         help="with --follow or --otlp, seconds between batches",
     )
     option(parser, "--settle", f"(default: {SETTLE}; with --otlp, {OTLP_SETTLE:g})", type=seconds)
-    add("--batch-bytes", type=positive, metavar="N", help="about so many bytes of files in a batch")
-    add("--receives", action="store_true", help="receives stand for deliveries, of which the trace has none")
-    add("--relevant-only", action="store_true", help="predecessors among the events marked relevant only")
+    add("--batch-bytes", type=positive, metavar="N", help="about this many bytes of files in a batch")
+    add(
+        "--receives", action="store_true", help="treat receives as deliveries, for a trace without deliveries"
+    )
+    add(
+        "--relevant-only",
+        action="store_true",
+        help="look for predecessors among the events marked relevant only",
+    )
     add_completeness(parser)
     option(parser, "--master", "without it on local[*]")
     option(parser, "--json")
@@ -89,7 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.trace.exists():
         raise TraceFormatError("no such file or directory", file=str(arguments.trace))
     if arguments.follow and arguments.complete:
-        raise LocalProtocolError("a trace that is being followed is not complete: leave one of the two out")
+        raise LocalProtocolError(
+            "a trace that is being followed is not complete: leave out --follow or --complete"
+        )
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from ..spark.live.live_job import follow, has_not_begun
     from ..spark.live.trace_tail import TraceTail
@@ -121,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
             if not left or not has_not_begun(error):
                 raise
             note("the machine is busy: Spark's Python process did not start in time, and is started again")
-    if interrupted and not arguments.follow:  # what is held waits for what was not read
+    if interrupted and not arguments.follow:  # held events wait for what was not read
         raise KeyboardInterrupt
     return tell(
         _summary(shown.totals(), arguments, TraceTail(str(arguments.trace)).root),
@@ -131,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Shown:
-    """Tells of each batch that was committed since the command was started."""
+    """Reports each batch that was committed since the command was started."""
 
     def __init__(self, out: AnyPath) -> None:
         from ..spark.live import live_job
@@ -151,10 +159,10 @@ class _Shown:
 
 
 def _wait(query: Any, shown: _Shown) -> bool:
-    """Until the query ends; an interrupt stops it after the batch that is being taken. Whether one came.
+    """Wait until the query ends; an interrupt stops it after the current batch. Whether one came.
 
-    Signals are only noted: when they come, this thread waits for an answer of Spark's, and asking it
-    something else would mix up the two. PySpark's own handler of interrupts would cancel the batch.
+    Signals are only noted: this thread may be waiting for an answer of Spark's, and asking something else
+    would mix up the two. PySpark's own handler of interrupts would cancel the batch.
     """
     interrupted = False
 
@@ -170,7 +178,7 @@ def _wait(query: Any, shown: _Shown) -> bool:
                 query.stop()
                 break
         shown.look()
-    except Exception as error:  # of Spark: what went wrong in a batch, with a page of Java around it
+    except Exception as error:  # an error in a batch, inside a page of Java's
         raise CausalityError(_cause(str(error))) from error
     finally:
         for number, handler in before.items():
@@ -179,7 +187,7 @@ def _wait(query: Any, shown: _Shown) -> bool:
 
 
 def _cause(told: str) -> str:
-    """Our own words among those of Spark, if there are any."""
+    """Our own error message inside Spark's, if there is one."""
     for line in told.splitlines():
         for name in ("TraceFormatError: ", "CausalityError: "):
             if name in line:
@@ -188,7 +196,7 @@ def _cause(told: str) -> str:
 
 
 def _summary(totals: Mapping[str, int], arguments: argparse.Namespace, root: AnyPath) -> dict[str, Any]:
-    """What was told, as `happened analyze --only order` sums it up; the judgement rests on it."""
+    """The totals so far, in the form of `happened analyze --only order`; the judgement depends on them."""
     complete = was_complete(root) if arguments.complete is None else arguments.complete
     judged = dict.fromkeys((name for name in ORDER.totals if name != "total_violations"), 0)
     kept = {name: count for name, count in totals.items() if name not in OF_STATE}

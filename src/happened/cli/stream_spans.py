@@ -1,4 +1,4 @@
-"""`happened stream --otlp`: spans as they are made, and what they show of the last minutes."""
+"""`happened stream --otlp`: receives spans, and shows what those of the last minutes mean."""
 
 import argparse
 import signal
@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .terminal import local_path, note, print_json
+from .terminal import local_path, note, print_answer
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRPC, HTTP = "127.0.0.1:4317", "127.0.0.1:4318"
@@ -63,16 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             receiver.close()
     counts = receiver.counts()
-    if arguments.json:
-        print_json(counts)
-    else:
-        print("\n".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items()))
+    lines = (f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())
+    print_answer(arguments, lambda: counts, lines)
     return _judged(receiver)
 
 
 @contextmanager
 def _ending_by_signal(receiver: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the receiver after the round it is in; a second one is taken as ever."""
+    """Ctrl-C and SIGTERM end the receiver after the current round; a second one ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -102,7 +100,7 @@ def _judged(receiver: Any) -> int:
 
 def _refuse_others(arguments: argparse.Namespace) -> None:
     if arguments.trace is not None:
-        raise LocalProtocolError("--otlp receives spans; it follows no trace: leave TRACE out")
+        raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")
     for name in OF_TRACES:
         if getattr(arguments, name):
             raise LocalProtocolError(f"--{name.replace('_', '-')} is about traces; leave it out with --otlp")

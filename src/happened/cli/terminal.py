@@ -1,11 +1,11 @@
-"""Talking to a person: progress on stderr, results on stdout."""
+"""Output for a person: progress on stderr, results on stdout."""
 
 import argparse
 import io
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError
 
-if TYPE_CHECKING:  # imported where they are used: most commands need one of them at most
+if TYPE_CHECKING:  # imported where they are used: most commands need at most one of them
     import asyncio
 
     from tqdm import tqdm
@@ -26,7 +26,7 @@ LINES_AHEAD = 100
 
 @contextmanager
 def progress(what: str, total: int | None = None, unit: str = "it") -> Iterator["tqdm[Any]"]:
-    """A bar that appears after a second of work, and never where stderr is not a terminal."""
+    """A progress bar that appears after a second, and only if stderr is a terminal."""
     from tqdm import tqdm
 
     with tqdm(
@@ -45,21 +45,31 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, sort_keys=True))
 
 
+def print_answer(arguments: argparse.Namespace, document: Callable[[], Any], lines: Iterable[str]) -> None:
+    """Print the document with --json, and otherwise the lines."""
+    if arguments.json:
+        print_json(document())
+    else:
+        print("\n".join(lines))
+
+
 def note(text: str) -> None:
-    """For the person, not for the pipe."""
+    """Print a line on stderr, for the person and not for the pipe."""
     print(text, file=sys.stderr)
 
 
 def local_path(text: str) -> Path:
-    """The type of an argument that is a path of this machine: a URL of a store is refused, and no directory
-    called `s3:` is made."""
+    """The type of an argument that is a path of this machine: refuses URLs, so that no directory called `s3:`
+    is created."""
     if "://" not in text:
         return Path(text)
-    from ..trace.store import any_path  # with pyarrow, which most commands do without
+    from ..trace.store import any_path  # imports pyarrow, which most commands do not need
 
     path = any_path(text)
     if not isinstance(path, Path):
-        raise LocalProtocolError(f"{path}: this command reads and writes local paths only; give one here")
+        raise LocalProtocolError(
+            f"{path}: this command reads and writes local paths only; give a path of this machine"
+        )
     return path
 
 
@@ -77,9 +87,9 @@ def positive(text: str) -> int:
 
 
 def stdin_lines() -> "asyncio.Queue[str | None]":
-    """The lines of stdin, and None at its end; a thread reads them, no faster than they are taken.
+    """The lines of stdin, and None at its end; a thread reads them, no faster than they are consumed.
 
-    It takes a thread because an event loop cannot wait for a file. Bytes that are no text become U+FFFD.
+    It needs a thread because an event loop cannot wait for a file. Bytes that are not text become U+FFFD.
     """
     import asyncio
 
@@ -89,7 +99,7 @@ def stdin_lines() -> "asyncio.Queue[str | None]":
         sys.stdin.reconfigure(errors="replace")
 
     def read() -> None:
-        for line in chain(sys.stdin or (), [None]):  # there is none where it was closed
+        for line in chain(sys.stdin or (), [None]):  # there is no stdin if it was closed
             try:
                 asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
             except (RuntimeError, asyncio.CancelledError):

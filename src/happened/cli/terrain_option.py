@@ -1,4 +1,4 @@
-"""What `--topology FILE` says, for the commands that simulate, replay and explore."""
+"""The option `--topology FILE` of the commands that simulate, replay and explore."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def read_terrain(path: Path | None) -> "Terrain | None":
-    """The terrain of a topology file; None where none is given."""
+    """The terrain of a topology file; None if no file is given."""
     if path is None:
         return None
     from ..sim.terrain import Terrain

@@ -1,7 +1,6 @@
 """`happened topology`: communication graphs, their separators, and the routes that follow from them.
 
-show and separators refuse a topology that claims what is not so (exit 2); check tells all that is wrong with
-it (exit 1).
+show and separators refuse an invalid topology (exit 2); check prints all that is wrong with it (exit 1).
 """
 
 import argparse
@@ -16,7 +15,7 @@ from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
 from .options import option
 from .parser import Command, Parser, add_command
-from .terminal import local_path, print_json, progress
+from .terminal import local_path, print_answer, print_json, progress
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import CaseResult
@@ -97,7 +96,7 @@ def _read(path: Path) -> "Topology":
         )
     pairs = traffic(trace.read(path))
     if not pairs:
-        raise topology.TopologyError(f"{path}: nobody sends to anybody in this trace")
+        raise topology.TopologyError(f"{path}: no process sends to another in this trace")
     return topology.from_traffic((sender, [to]) for sender, to in pairs)
 
 
@@ -121,15 +120,17 @@ def _show(arguments: argparse.Namespace) -> int:
     ):
         if out is not None:
             _write(out, write)
-    if arguments.json:
-        print_json(_document(arguments.path, topology, separators, routes))
-    else:
-        print("\n".join(_picture(arguments.path, topology, separators, routes)))
+    print_answer(
+        arguments,
+        lambda: _document(arguments.path, topology, separators, routes),
+        _picture(arguments.path, topology, separators, routes),
+    )
     return ExitCode.HOLDS
 
 
 def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparator]":
-    """Where routers filter: first what is known of the graph, with the reasons, then what only routes cut."""
+    """Where routers filter: first the separators known from the graph, with the reasons, then cuts by routes
+    alone."""
     from ..topology import reasons
 
     left = {frozenset(separator.members): separator for separator in routes.filters}

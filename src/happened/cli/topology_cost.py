@@ -10,7 +10,7 @@ from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from .options import option
 from .parser import Parser
-from .terminal import local_path, print_json, progress
+from .terminal import local_path, print_answer, progress
 from .terrain_option import read_terrain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ examples:
   happened topology cost site.yaml --pattern fanout:2 --delay exp:0.02 --messages 20000
   happened topology cost site.yaml --traffic run         processes of the trace are found by their names
 
-With --traffic, sends and arrivals are the recorded ones, and what a router gets arrives at once.
+With --traffic, sends and arrivals are the recorded ones, and messages arrive at routers without delay.
 """
 
 
@@ -56,12 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
         traffic = f"pattern {arguments.pattern}, {links} of {arguments.delay} s, seed {seed}"
         costs = _simulated(terrain, arguments, seed)
     if not costs[0].messages:
-        raise LocalProtocolError(f"{arguments.traffic}: nobody sends to anybody in this trace")
-    if arguments.json:
-        told = [as_json(cost) for cost in costs]
-        print_json({"path": str(arguments.path), "traffic": traffic, "protocols": told})
-    else:
-        print("\n".join(report(terrain, traffic, costs)))
+        raise LocalProtocolError(f"{arguments.traffic}: no process sends to another in this trace")
+    document = {"path": str(arguments.path), "traffic": traffic, "protocols": [*map(as_json, costs)]}
+    print_answer(arguments, lambda: document, report(terrain, traffic, costs))
     return ExitCode.HOLDS
 
 
@@ -80,7 +77,7 @@ def _simulated(terrain: "Terrain", arguments: argparse.Namespace, seed: int) -> 
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
     if arguments.messages < 1:
-        raise LocalProtocolError(f"--messages is at least 1, not {arguments.messages}")
+        raise LocalProtocolError(f"--messages must be at least 1, not {arguments.messages}")
     names, messages = candidates(), arguments.messages
     with progress("simulating", messages * len(names), "messages") as bar:
         common = {"seed": seed, "workload": workload, "network": network, "progress": bar.update}
@@ -88,7 +85,7 @@ def _simulated(terrain: "Terrain", arguments: argparse.Namespace, seed: int) -> 
 
 
 def replayed_costs(terrain: "Terrain", path: Path) -> "list[Cost]":
-    """Of the sends and arrivals of the trace there."""
+    """The costs for the sends and arrivals of a trace."""
     from .. import trace
     from ..experiments.network_cost import candidates, replayed
     from ..experiments.recording import arrivals, recordings

@@ -19,8 +19,8 @@ examples:
   happened topology deploy site.yaml --out site --host 10.0.0.5 --address po=10.1.0.1:7001
 
 DIR gets the file itself, NAME.toml for each process, and pki/ or shared.key. For another machine, copy
-NAME.toml, the topology file, and what its [security] names; never pki/ca.key. With --signatures, all of
-pki/*.pem too: by them a process knows what the others have signed.
+NAME.toml, the topology file, and what its [security] names; never pki/ca.key. With --signatures, copy all
+of pki/*.pem too: a process checks the signatures of the others with them.
 """
 
 
@@ -30,15 +30,25 @@ def add_arguments(parser: Parser) -> None:
     add("path", type=local_path, metavar="FILE", help="YAML or GraphML")
     option(parser, "--out", "a directory; nothing there is overwritten", required=True)
     option(parser, "--protocol", choices=routing, default=routing[0])
-    add("--host", default="127.0.0.1", help="of those without an --address (default: %(default)s)")
-    add("--first-port", type=int, default=7001, metavar="PORT", help="theirs count up (default: %(default)s)")
+    add(
+        "--host",
+        default="127.0.0.1",
+        help="host of the processes without an --address (default: %(default)s)",
+    )
+    add(
+        "--first-port",
+        type=int,
+        default=7001,
+        metavar="PORT",
+        help="first port; the others count up (default: %(default)s)",
+    )
     add(
         "--address",
         type=_address,
         action="append",
         default=[],
         metavar="NAME=HOST:PORT",
-        help="where this process is reached; may be repeated",
+        help="the address of one process; may be repeated",
     )
     add(
         "--security",
@@ -46,7 +56,7 @@ def add_arguments(parser: Parser) -> None:
         default="certificates",
         help="a certificate each, one shared key, or nothing (loopback only) (default: %(default)s)",
     )
-    add("--signatures", action="store_true", help="let every process sign its messages by its certificate")
+    add("--signatures", action="store_true", help="let every process sign its messages with its certificate")
     option(parser, "--json")
 
 

@@ -1,4 +1,5 @@
-"""`happened topology last-to-fail`: whose journal to start from if all members of a group have failed."""
+"""`happened topology last-to-fail`: says whose journal to start from if all members of a group have
+failed."""
 
 import argparse
 
@@ -9,15 +10,15 @@ from .parser import Parser
 from .terminal import local_path, print_json
 
 DESCRIPTION = """\
-Find out which of some processes failed last, from the journals of those that can be had. One that was
-declared to have failed, and was succeeded, must not be started again: its journal is out of date, and the
-others refuse it. Start from the journal of whoever failed last (Skeen, 1985).
+Find out which process failed last, from the journals that are available. A process that was declared
+failed, and succeeded by another, must not be started again: its journal is out of date, and the others
+refuse it. Start from the journal of the process that failed last (Skeen, 1985).
 """
 EPILOG = """\
 example:
   happened topology last-to-fail site/lx1.journal --members lx1,lx2       lx2 may have outlived lx1: undecided
 
-exit codes: 0 known, 2 bad usage or input, 3 others must bring their journals first
+exit codes: 0 known, 2 bad usage or input, 3 journals of other members are needed
 """
 
 

@@ -15,9 +15,10 @@ from .terrain_option import read_terrain
 from .topology_cost import as_json, replayed_costs, report
 
 DESCRIPTION = """\
-Propose zones and gateways for the processes of a trace, by who sent to whom how often: zones whose members
-mostly send to each other, each behind the one that sends across most. Write them as a topology, and tell what
-the protocols would have carried there for the same sends, beside the optimal one without zones.
+Propose zones and gateways for the processes of a trace, by who sent to whom how often: members of a zone
+mostly send to each other, and its gateway is the member that sends most to other zones. Writes them as a
+topology, and prints what the protocols would have carried there for the same sends, beside the optimal one
+without zones.
 """
 
 
@@ -35,12 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
     table = trace.read(arguments.trace)
     sent = volumes(table)
     if not sent:
-        raise CausalityError(f"{arguments.trace}: nobody sends to anybody in this trace")
+        raise CausalityError(f"{arguments.trace}: no process sends to another in this trace")
     document = suggest(sent, sorted(set(table["process"].to_pylist())))
     if "zones" not in document:
         raise CausalityError(
-            f"{arguments.trace}: no zones to propose: its processes send to each other too evenly; ks, which "
-            "sends directly, needs none"
+            f"{arguments.trace}: found no zones: its processes send to each other too evenly; use ks, "
+            "which sends directly and needs none"
         )
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         _write(arguments.out, document, arguments.trace)
@@ -62,14 +63,16 @@ def _write(out: Path, document: Mapping[str, Any], source: Path) -> None:
     from ..topology.documents import written
 
     if out.suffix.lower() not in (".yaml", ".yml"):
-        raise CausalityError(f"{out}: what is written is YAML; give a file that ends in .yaml or .yml")
+        raise CausalityError(f"{out}: the output is YAML; name a file that ends in .yaml or .yml")
     refuse(from_document(document, str(out)), str(out))
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(f"# Zones and gateways that `happened topology suggest` proposes for {source.name}.\n")
             file.write(written(document))
     except FileExistsError as error:
-        raise CausalityError(f"{out}: is there already; give the name of a new file, or --force") from error
+        raise CausalityError(
+            f"{out} exists already; name another file, or replace it with --force"
+        ) from error
     except OSError as error:
         raise CausalityError(f"{out}: cannot be written: {error.strerror or error}") from error
 

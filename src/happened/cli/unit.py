@@ -1,4 +1,4 @@
-"""`happened ask unit`: why messages carried a unit of information, and where it could be forgotten."""
+"""`happened ask unit`: shows why messages carried a unit of information, and where it could be forgotten."""
 
 import argparse
 import difflib
@@ -12,20 +12,19 @@ from ..causality.necessary import Unit
 from ..causality.unit_life import PC1, UnitLife, unit_life
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .terminal import print_json
+from .terminal import print_answer
 
 
 def run(arguments: argparse.Namespace) -> int:
     message, arrow, destination = arguments.unit.rpartition(">")
     if not arrow:
-        raise LocalProtocolError(f"{arguments.unit!r} is no unit: write MESSAGE>DESTINATION, as in 'p0:1>p2'")
+        raise LocalProtocolError(
+            f"{arguments.unit!r} is not a unit: write MESSAGE>DESTINATION, as in 'p0:1>p2'"
+        )
     unit = Unit(message, destination)
     computation = _chosen(check_path(arguments.path).computations, unit, arguments.computation)
     life = unit_life(computation, unit)
-    if arguments.json:
-        print_json(_document(life))
-    else:
-        print("\n".join(_told(life)))
+    print_answer(arguments, lambda: _document(life), _told(life))
     return ExitCode.HOLDS
 
 
@@ -41,7 +40,9 @@ def _chosen(computations: Sequence[Computation], unit: Unit, name: str | None) -
         return found[0]
     if found:
         several = ", ".join(repr(c.name) for c in found[:10])
-        raise LocalProtocolError(f"{unit} is in several computations; say --computation, one of {several}")
+        raise LocalProtocolError(
+            f"{unit} is in several computations; choose one with --computation: {several}"
+        )
     there = sorted({str(each) for of in units.values() for each in of})
     near = ", ".join(difflib.get_close_matches(str(unit), there[:10_000], 5) or there[:5]) or "there is none"
     raise LocalProtocolError(

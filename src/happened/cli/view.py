@@ -1,4 +1,5 @@
-"""happened view: look at a trace. One page that needs no network, or a server on this machine."""
+"""happened view: shows a trace in the browser. One page that needs no network, or a server on this
+machine."""
 
 import argparse
 from pathlib import Path
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         bar.update()
         part, of.computations[:] = chosen_part(arguments, of)
         if not any(part.mask(each).any() for each in of.computations):
-            raise LocalProtocolError("no event fits; nothing is written")
+            raise LocalProtocolError("no event is in this part; nothing is written")
         text = page(of, None if part.is_whole else part)
         bar.update()
     with whole_file(out) as unfinished:

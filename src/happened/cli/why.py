@@ -1,4 +1,4 @@
-"""`happened ask why`: the causes of an event, and which it waited for last."""
+"""`happened ask why`: shows the causes of an event, and which it waited for last."""
 
 import argparse
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from .. import ask
 from ..ask.causes import ABOVE, DEEP, FIRST
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
-from ..report.drawings import duration
+from ..view.texts import duration
 from .asking import Clock, chain_lines, history_about, plain
-from .terminal import print_json
+from .terminal import print_answer
 
 ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth shows more"}
 
@@ -17,10 +17,7 @@ ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth show
 def run(arguments: argparse.Namespace) -> int:
     history = history_about(arguments, arguments.event, past_only=True)
     answer = ask.why(history, arguments.event, depth=arguments.depth)
-    if arguments.json:
-        print_json(plain(answer))
-    else:
-        print("\n".join(_lines(answer)))
+    print_answer(arguments, lambda: plain(answer), _lines(answer))
     return ExitCode.HOLDS
 
 
@@ -46,7 +43,7 @@ def _lines(answer: ask.Why) -> Iterator[str]:
 
 
 def _arrival(answer: ask.Why) -> str:
-    """A receive tells when a message came, and no more: what its send caused is the delivery."""
+    """Why a receive has no causes: its message takes effect only when it is delivered."""
     reason = "its send is no cause of it: a message takes effect when it is delivered"
     if answer.delivery is None:
         return f"{reason}, and this one was not"

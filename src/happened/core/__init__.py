@@ -1,1 +1,1 @@
-"""The vocabulary of all other rooms: names, destination sets, effects, events, clocks, errors."""
+"""The vocabulary of all other rooms: names, destination sets, effects, clocks, orders, errors."""

@@ -1,11 +1,11 @@
-"""Vector clocks as immutable values, and the one comparator everybody uses."""
+"""Vector clocks as immutable values, and their comparison."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
 
 
 class Causality(Enum):
-    """How one event stands to another under happened-before."""
+    """The relation of two events under happened-before."""
 
     BEFORE = "before"
     AFTER = "after"

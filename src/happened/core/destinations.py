@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 SMALL = 1 << 16
-"""Sets below this are few, and their members are remembered: most systems have no others."""
+"""Sets below this are few, and their members are cached; most systems have no larger sets."""
 
 
 def pack(members: Iterable[int]) -> int:

@@ -1,7 +1,7 @@
 """What can go wrong, and whose fault it is.
 
-A rule broken by our caller, a rule broken by a peer, and a file we cannot read are different things
-to whoever has to act on them; a violation found in a trace is none of these: it is a result.
+Three cases need different reactions: our caller broke a rule, a peer broke a rule, a file cannot be read. A
+violation found in a trace is not an error but a result.
 """
 
 
@@ -18,11 +18,11 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer broke the rules, or its bytes are not what they claim to be."""
+    """A peer broke the rules, or its bytes cannot be decoded."""
 
 
 class TraceFormatError(CausalityError):
-    """A trace cannot be read; says where, what, and in which field."""
+    """A trace cannot be read; has the place, the field and the reason."""
 
     def __init__(
         self, reason: str, *, file: str = "", line: int | None = None, field: str | None = None

@@ -1,4 +1,4 @@
-"""What the exit code of a command means: one table for the commands, their help and the docs."""
+"""The meaning of exit codes: one table for the commands, their help and the docs."""
 
 from enum import IntEnum
 
@@ -9,7 +9,7 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     UNDECIDED = 3
     INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
-    PIPE_CLOSED = 141  # 128 + SIGPIPE: nobody has read the verdict, so it is neither 0 nor 1
+    PIPE_CLOSED = 141  # 128 + SIGPIPE: the verdict was not read, so the code is neither 0 nor 1
 
 
 MEANINGS = {

@@ -1,4 +1,4 @@
-"""Which extra of `pip install` brings a package that some rooms import and the protocols do without."""
+"""Which extra of `pip install` installs each optional package."""
 
 EXTRA_OF = {
     "cryptography": "net",
@@ -14,7 +14,7 @@ EXTRA_OF = {
     "zstandard": "connect",
 }
 REQUIRED = frozenset({"numba", "numpy", "pyarrow", "tqdm"})
-"""What `pip install happened` brings without any extra; a bare checkout may lack them."""
+"""Packages that `pip install happened` installs without any extra; a bare checkout may lack them."""
 
 
 def how_to_install(error: ImportError) -> str | None:

@@ -16,8 +16,8 @@ from functools import lru_cache
 CLOCK_LIMIT = 1 << 63
 """Clocks stay below this: a lane's value has no guard bit."""
 FEW = 8
-"""So many lanes of a wide vector are taken out, or put in, one by one: messages of many processes name few of
-them, and one costs as much as looking at some ten."""
+"""Up to this many lanes of a wide vector are read or written one by one: messages among many processes name
+few of them, and one such access costs as much as comparing some ten lanes."""
 
 
 class Lanes:
@@ -32,7 +32,7 @@ class Lanes:
         self.bytes_per_lane = self.width // 8
         self._words = struct.Struct(f"<{n}Q")  # used while a lane is one word
         self.shift = self.width - 1
-        self.value = (1 << self.shift) - 1  # all bits of lane 0 but its guard
+        self.value = (1 << self.shift) - 1  # all bits of lane 0 except its guard
         self.ones = sum(1 << (self.width * p) for p in range(n))
         self.guards = self.ones << self.shift
         self.members = (1 << n) - 1  # the set of all processes
@@ -108,7 +108,7 @@ class Lanes:
         return int.from_bytes(data, "little")
 
     def pack_some(self, values: Mapping[int, int]) -> int:
-        """The same of values by lane; the others are zero."""
+        """A vector from values by lane; the others are zero."""
         if len(values) <= FEW:
             return sum(value << self.width * lane for lane, value in values.items())
         dense = [0] * self.n

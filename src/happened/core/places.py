@@ -1,10 +1,11 @@
-"""Where a process stands in a communication graph: what a topological machine must know of it, as plain data.
+"""The place of a process in a communication graph: what a topological machine must know of the graph, as
+plain data.
 
 The graph has an edge between two processes that may address each other; routers are processes of it.
 Messages are routed on one hypertree: *blocks* (a link, or a broadcast network whose members address each
 other directly) that meet in single processes and form no cycle. Sets of processes are bit sets. The links
-that these routes and the copies for witnesses use are a part of the graph; whatever is a cut of that part
-separates, since no message takes another link.
+that these routes and the copies for witnesses use are a part of the graph; every cut of that part separates,
+since no message takes another link.
 
 Invariant  `behind` of the branches of a place are disjoint and do not contain the place itself; branches,
            copies and witnesses are neighbours. `check` refuses anything else.
@@ -20,8 +21,8 @@ class Branch(NamedTuple):
     """A neighbour that forwards messages, and the processes that it reaches."""
 
     towards: int
-    behind: int  # everybody reached through `towards`, itself included
-    block: int = 0  # a message that arrives from a block was sent to all of it: it goes on to others
+    behind: int  # all processes reached through `towards`, itself included
+    block: int = 0  # a message that arrives from a block is forwarded only to other blocks
     copies: int = 0  # the witnesses of `towards`: they are addressed along with it
 
 
@@ -33,7 +34,7 @@ class Separator(NamedTuple):
 
 
 class WatchedForwarder(NamedTuple):
-    """What a witness must know of a forwarder to see which messages it still has to forward."""
+    """What a witness must know of a forwarder to work out which messages it still has to forward."""
 
     forwarder: int
     branches: tuple[Branch, ...]
@@ -43,7 +44,7 @@ class Place(NamedTuple):
     neighbours: int
     branches: tuple[Branch, ...]
     separators: tuple[Separator, ...] = ()  # those the process is a member of
-    witnesses: int = 0  # they are told of everything the process sends
+    witnesses: int = 0  # they get a copy of everything the process sends
     watches: tuple[WatchedForwarder, ...] = ()  # the forwarders that the process is a witness of
 
 
@@ -54,8 +55,8 @@ def onward(branches: tuple[Branch, ...], origin: int, dests: int) -> list[Branch
 
 
 def outgoing(place: Place, me: int, dests: int) -> int:
-    """The neighbours that a message of the process at this place, `me`, is sent to: those next on its way to
-    `dests`, and witnesses."""
+    """The neighbours that a message of the process at this place, `me`, is sent to: the next hops on its way
+    to `dests`, and witnesses."""
     following = onward(place.branches, me, dests)
     links = place.witnesses if following else 0
     for branch in following:
@@ -72,8 +73,8 @@ def reach(place: Place) -> int:
 
 
 def in_use(place: Place) -> int:
-    """The neighbours that messages are exchanged with: those that the routes lead over or that get or send
-    copies for witnesses; all neighbours where nothing is routed."""
+    """The neighbours that messages are exchanged with: those on the routes, and those that get or send copies
+    for witnesses; all neighbours if nothing is routed."""
     if not place.branches:
         return place.neighbours
     links = place.witnesses
@@ -81,14 +82,14 @@ def in_use(place: Place) -> int:
         links |= 1 << branch.towards | branch.copies
     for watch in place.watches:
         links |= 1 << watch.forwarder
-        for branch in watch.branches:  # whoever sends to the forwarder sends us a copy
+        for branch in watch.branches:  # a process that sends to the forwarder sends us a copy
             links |= 1 << branch.towards
     return links & place.neighbours  # a watched forwarder has a branch towards ourselves
 
 
 def senders_by_link(place: Place) -> dict[int, int]:
-    """Whose messages may come over the link with each neighbour: of those behind it, or behind it as seen by
-    a forwarder that we are a witness of; over the link with that forwarder, of everybody."""
+    """Whose messages may arrive over the link with each neighbour: of the processes behind it, or behind it
+    as seen by a forwarder whose witness we are; over the link with that forwarder, of all processes."""
     senders: dict[int, int] = {}
     for branches in (place.branches, *(watch.branches for watch in place.watches)):
         for branch in branches:
@@ -99,7 +100,8 @@ def senders_by_link(place: Place) -> dict[int, int]:
 
 
 def onward_by_link(place: Place) -> dict[int, int]:
-    """Per neighbour that forwards to us, those to whom we may send on what comes from it, copies included."""
+    """Per neighbour that forwards to us, the neighbours to which we may forward its messages, copies
+    included."""
     onward = {}
     for branch in place.branches:
         onto = place.witnesses
@@ -111,32 +113,34 @@ def onward_by_link(place: Place) -> dict[int, int]:
 
 
 def alone(me: int, n: int) -> Place:
-    """The place in one zone where everybody addresses everybody: nothing is forwarded or filtered."""
+    """The place in one zone where every process addresses every other: nothing is forwarded or filtered."""
     others = ((1 << n) - 1) & ~(1 << me)
     return Place(others, tuple(Branch(p, 1 << p) for p in unpack(others)))
 
 
 def check(place: Place, me: int, n: int) -> None:
-    """Refuse a place that no process `me` of n can have."""
+    """Raise if no process `me` of n can have this place."""
     everybody, itself = (1 << n) - 1, 1 << me
     if place.neighbours & (itself | ~everybody):
-        raise LocalProtocolError(f"the neighbours of process {me} are other processes, out of {n}")
+        raise LocalProtocolError(f"the neighbours of process {me} must be other processes, out of {n}")
     reached = 0
     for branch in place.branches:
         addressed = 1 << branch.towards | branch.copies
         if addressed & ~place.neighbours:
             strangers = _names(addressed & ~place.neighbours)
-            raise LocalProtocolError(f"process {me} addresses its neighbours only, and {strangers} is none")
+            raise LocalProtocolError(
+                f"process {me} addresses its neighbours only, and {strangers} is not one"
+            )
         if branch.behind & (reached | itself | ~everybody) or not branch.behind >> branch.towards & 1:
             raise LocalProtocolError(
-                f"the branch of process {me} towards {branch.towards} reaches that process and others that "
-                "no other branch reaches"
+                f"the branch of process {me} towards {branch.towards} must reach that process, and "
+                "processes that no other branch reaches"
             )
         reached |= branch.behind
     if place.witnesses & ~place.neighbours:
         strangers = _names(place.witnesses & ~place.neighbours)
         raise LocalProtocolError(
-            f"the witnesses of process {me} are among its neighbours; {strangers} is not"
+            f"the witnesses of process {me} must be among its neighbours; {strangers} is not"
         )
     for separator in place.separators:
         _check_separator(separator, me, everybody)

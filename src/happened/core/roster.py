@@ -1,8 +1,8 @@
 """Names at the edges, dense indices inside.
 
-A process that joins gets the next index; one that leaves keeps its own, because its past still
-matters to those who stay. When nobody can name it any more, its index may be given to another. A later
-process of the same name is a new process.
+A process that joins gets the next index; one that leaves keeps its index, because messages of the others may
+still name it. When nobody can name it any more, the index may be recycled. A later process of the same name
+is a new process.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,12 +14,12 @@ class Roster:
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names: list[str] = []
         self._index: dict[str, int] = {}  # present processes only
-        self._former: set[str] = set()  # those whose index somebody else has
+        self._former: set[str] = set()  # departed processes whose index was recycled
         for name in names:
             self.join(name)
 
     def __len__(self) -> int:
-        """How many indices were given: the n of a machine."""
+        """How many indices were assigned: the n of a machine."""
         return len(self._names)
 
     def __iter__(self) -> Iterator[str]:
@@ -30,14 +30,14 @@ class Roster:
         return name in self._index
 
     def join(self, name: str, index: int | None = None) -> int:
-        """Give a process an index: the next one, or that of a process that has left and is forgotten."""
+        """Assign an index: the next one, or a recycled one."""
         if name in self._index:
             raise LocalProtocolError(f"{name!r} is already a member; every process needs a name of its own")
         if index is None or index == len(self._names):
             index = len(self._names)
             self._names.append(name)
         elif self._names[index] in self._index:
-            raise LocalProtocolError(f"index {index} is that of {self._names[index]!r}, who is present")
+            raise LocalProtocolError(f"index {index} belongs to {self._names[index]!r}, who is present")
         else:
             self._former.add(self._names[index])
             self._names[index] = name
@@ -45,16 +45,16 @@ class Roster:
         return index
 
     def ever(self) -> set[str]:
-        """The names of all processes there ever were."""
+        """The names of all processes, past and present."""
         return {*self._names, *self._former}
 
     @property
     def former(self) -> frozenset[str]:
-        """The names of those whose index somebody else has."""
+        """The names of departed processes whose index was recycled."""
         return frozenset(self._former)
 
     def remember(self, names: Iterable[str]) -> None:
-        """Take these for the names of former processes, as `former` gave them."""
+        """Restore the names that `former` returned."""
         self._former.update(names)
 
     def leave(self, name: str) -> int:

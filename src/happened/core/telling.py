@@ -1,4 +1,4 @@
-"""What one rule of a paper did at one step: the words of a story (`happened play`)."""
+"""One application of a rule of a paper, as a story (`happened play`) shows it."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 class RuleUse(NamedTuple):
     """One application of a rule, by the name that its paper gives it."""
 
-    about: str  # what it was done to, as the paper writes it: an entry 0,1:{2}, an element VC[2]
-    what: str  # what was done: "left out", "leaves H"
+    about: str  # the object, as the paper writes it: an entry 0,1:{2}, an element VC[2]
+    what: str  # the action: "left out", "leaves H"
     rule: str  # "R8", "PC1"; empty if no rule explains it
     reason: str
     who: tuple[int, ...] = ()  # the processes that the reason is about

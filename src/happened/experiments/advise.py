@@ -1,8 +1,8 @@
 """What each protocol would have carried and delayed on exactly the messages of a recorded trace.
 
 In    a table that `trace.read` returned, and the names of protocols.
-Out   Advice: what the trace keeps of their assumptions, one Finding per protocol, those that apply first and
-      in order of encoded bytes, and whether `ks` carried what the necessary-information kernel asks for.
+Out   Advice: which assumptions the trace keeps, one Finding per protocol, those that apply first and in order
+      of encoded bytes, and whether `ks` carried what the necessary-information kernel asks for.
 Cost  events x protocols, in Python; `advise_spark` spreads the same work over tasks.
 
 Sizes are per copy (a message and one of its destinations) and count every transmission, as in `compare`; a
@@ -55,16 +55,16 @@ class Finding(NamedTuple):
     units: float | None = None
     control_bytes: float | None = None  # as encoded
     model_bytes: float | None = None
-    added: float | None = None  # transmissions per message beyond the first-hand ones
-    added_delay: float | None = None  # seconds per delivery; None where the trace has no times
+    added: float | None = None  # transmissions per message beyond those of its sender
+    added_delay: float | None = None  # seconds per delivery; None if the trace has no times
     added_events: float | None = None  # the same in events of the receiver
     delayed: int | None = None  # deliveries later than their arrival
     deliveries: int | None = None
-    held_at_end: int | None = None  # recorded to have arrived, and never delivered
+    held_at_end: int | None = None  # recorded as arrived, and never delivered
 
 
 class Optimality(NamedTuple):
-    """Carried by `ks` against necessary by the kernel, on what the replay of `ks` did."""
+    """What `ks` carried in its replay against what the kernel finds necessary."""
 
     carried: int  # units
     necessary: int
@@ -81,7 +81,7 @@ class Advice(NamedTuple):
     assumptions: list[Assumption]
     notes: list[str]
     findings: list[Finding]
-    optimality: Optimality | None  # None where ks was not asked for
+    optimality: Optimality | None  # None if ks was not asked for
     trackers: list[TrackerFinding]
 
 
@@ -137,7 +137,7 @@ def conclude(
     outcomes: dict[str, list[Outcome]],
     trackers: Iterable[tuple[str, list[Outcome]]] = (),
 ) -> Advice:
-    """Put together what was found for each protocol that the survey did not rule out, and of trackers."""
+    """Merge the findings of each protocol that the survey did not rule out, and those of trackers."""
     findings = [_finding(name, counts, outcomes.get(name, [])) for name in names]
     findings.sort(key=lambda f: (f.control_bytes is None, f.control_bytes, f.added, f.entries))
     optimality = None
@@ -176,7 +176,7 @@ def _finding(name: str, counts: Counts, outcomes: list[Outcome]) -> Finding:
 
 
 def compare_with_necessary(replay: Replay, recording: Recording) -> Optimality:
-    """What the replay carried on each edge against the kernel's count, worked out from what it did."""
+    """Compare what the replay carried on each edge with the kernel's count for the same events."""
     differing = edges = needed = 0
     for units in necessary(_trace(replay, recording)).computations:
         c = units.computation

@@ -34,7 +34,7 @@ def advise_on_spark(
     progress: Callable[[str], object] = lambda what: None,
     trackers: Sequence[str] = (),
 ) -> Advice:
-    """`scratch` must not exist; the parts of the trace are left there."""
+    """`scratch` must not exist; the parts of the trace stay there."""
     progress("laying out computations")
     parts = _lay_out(spark, path, scratch, events_per_part)
     progress("looking at what the trace keeps")
@@ -64,7 +64,7 @@ def advise_on_spark(
 
 
 def _lay_out(spark: SparkSession, path: Path, scratch: Path, events_per_part: int) -> list[str]:
-    """Files of whole computations; that their rows are a trace is checked by those who read them."""
+    """Files of whole computations; the tasks that read them check that their rows are a trace."""
     events = read_events(spark, path)
     wanted = min(MOST_PARTS, events.count() // events_per_part + 1)
     whole = events.repartition(wanted, "computation").sortWithinPartitions("computation")

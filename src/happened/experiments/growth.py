@@ -1,7 +1,7 @@
 """How control information grows with a system that is built of zones.
 
-In    n processes in zones of `size`, joined in levels: the first process of each zone is its gateway, and so
-      many gateways make a zone of the next level, whose first is the gateway of that. Each process sends to
+In    n processes in zones of `size`, joined in levels: the first process of each zone is its gateway, and
+      `size` gateways form a zone of the next level, whose first member is its gateway. Each process sends to
       one other, 9 times in 10 of its own zone (`clusters`), with the simulator's usual times.
 Out   for each protocol and n the mean entries and units per hop, hops per application message, and entries
       per application message, over the messages of the second half of the run.
@@ -32,7 +32,7 @@ def has_zones(facts: Facts) -> bool:
 class Growth(NamedTuple):
     protocol: str
     processes: int
-    messages: int  # of the whole run; zero: by formula
+    messages: int  # of the whole run; zero if computed by formula
     per_hop: float
     units_per_hop: float  # the (sender, clock, destination) that these entries stand for
     hops: float  # per application message
@@ -44,7 +44,7 @@ class Growth(NamedTuple):
 
 
 def place(me: int, n: int, size: int) -> Place:
-    """Where a process stands in zones of this size in as many levels as n takes."""
+    """The place of a process in zones of this size, in as many levels as n needs."""
     branches: list[Branch] = []
     sides: list[int] = []
     everybody, unit, level = (1 << n) - 1, 1, 0
@@ -72,8 +72,8 @@ def measure(
     filtering: bool = True,
     progress: Callable[[int], object] | None = None,
 ) -> Growth:
-    """Without `filtering`, gateways are no separators: as if links that no route uses led past all of them,
-    and only cuts of the whole graph counted."""
+    """Without `filtering`, gateways are not separators: as if unused links led past all of them, and only
+    cuts of the whole graph counted."""
     if size < 2 or n < size or n % size:
         raise LocalProtocolError(f"{n} processes do not make zones of {size}")
     facts = protocols()[protocol]
@@ -81,7 +81,7 @@ def measure(
         entries = facts.promises.entries(n)
         return Growth(protocol, n, 0, entries, entries, 1.0, entries)
     if messages < 2:
-        raise LocalProtocolError(f"a run of {messages} messages has no second half to look at")
+        raise LocalProtocolError(f"a run of {messages} messages has no second half to measure")
 
     def make(me: int, n: int) -> Any:
         if not has_zones(facts):
@@ -109,7 +109,7 @@ def measure(
 
 @dataclass(slots=True)
 class _HopSizes:
-    """Measures every hop, in the place of the function that gives the simulator encoded sizes."""
+    """Measures every hop; replaces the function that gives the simulator encoded sizes."""
 
     to_skip: int  # messages
     skipped: set[tuple[int, int]] = field(default_factory=set)
@@ -133,7 +133,8 @@ class _HopSizes:
 
 
 def mean_hops(n: int, size: int, local: float = 0.9) -> float:
-    """Hops of a message that stays in its zone so often, and else goes to anybody outside, uniformly.
+    """The mean hops of a message that stays in its zone with this probability, and otherwise goes to any
+    process outside, uniformly.
 
     Of the others, size^(k+1) - size^k share our zone at level k and none below: one hop there, and on both
     sides one in each lower level whose gateway is another process, which it is in (size - 1) of size cases.

@@ -1,11 +1,11 @@
-"""What each way to send over a network would carry, keep and delay: on traffic made up, or on a trace.
+"""What each way of sending over a network would carry, keep and delay: for random traffic, or for a trace.
 
 In    a terrain; a workload and delays, or recorded computations.
 Out   one Cost for the optimal protocol, which sends directly, and for each that relays.
 
-What is carried is counted on every link that it crosses: a message sent directly carries the same bytes over
-all links of its route, a relayed one what each hop needs. What is kept is what a process remembers of
-messages that may not have been delivered everywhere, seen after each of its events.
+Control information is counted on every link that it crosses: a message sent directly carries the same bytes
+over all links of its route, a relayed one what each hop needs. *Kept* is what a process remembers of messages
+that may not have been delivered everywhere, measured after each of its events.
 """
 
 from collections import Counter
@@ -34,9 +34,9 @@ class Cost(NamedTuple):
     control_bytes: float  # per link crossed, as encoded
     kept: (
         float | None
-    )  # units, at a process with an application, after an event of its; None: it does not tell
+    )  # units, at a process with an application, after each of its events; None if the protocol does not say
     kept_by_routers: float | None  # at a process without
-    delay: float | None  # seconds per delivery beyond the earliest possible; None where no times are known
+    delay: float | None  # seconds per delivery beyond the earliest possible; None if no times are known
 
     @property
     def bytes_per_message(self) -> float:
@@ -121,7 +121,7 @@ class _Crossings(Ledger):
 
 
 class _Keepers:
-    """Makes machines of which it is known how much they keep."""
+    """Makes machines, and measures how much they keep."""
 
     def __init__(self, make: Factory) -> None:
         self._make = make

@@ -1,14 +1,13 @@
 """A recorded computation as something a protocol can be run on: its sends and its arrivals, in order.
 
 In    a table that `trace.read` returned.
-Out   one Recording per computation. A `receive` is an arrival. Where a message has none at a process, its
-      `deliver` there is taken for one: when it was handed over is then all that is known of when it came.
-      Deliveries are otherwise ignored: another protocol would have made its own.
+Out   one Recording per computation. A `receive` is an arrival. If a message has no arrival at a process, its
+      `deliver` there is used instead. Other deliveries are ignored: another protocol would have made its own.
 
 Events are walked in an order that contains happened-before and among concurrent events follows the recorded
 times, where all sends and arrivals have one, then the levels. A time that contradicts happened-before is
 moved forward to that of the event's causes; these corrected times are the `moments`. Processes are numbered
-by name, shorter names first: p2 comes before p10, and the order of the rows is of no account.
+by name, shorter names first: p2 comes before p10; the order of the rows does not matter.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Recording:
     computation: Computation  # of arrivals: a slot's delivery is the first arrival there
     walk: Ints  # its events in the order of the replay
     moments: Ints | None  # of each event, in ns; None where a send or an arrival has no time
-    number: Ints  # of each process of the computation: which machine is its
+    number: Ints  # for each process of the computation: its machine
 
     def destinations(self, message: int) -> list[int]:
         c = self.computation

@@ -1,7 +1,7 @@
 """One protocol on the messages of a recorded computation: what it would have carried and delayed.
 
-Every send of the recording is made by the protocol's machine, with nothing in it: what is counted is control
-information. Every copy of a message arrives at a destination when it is recorded to have arrived there.
+The protocol's machine makes every send of the recording, with an empty payload: only control information is
+counted. Every copy of a message arrives at a destination when it is recorded to have arrived there.
 
   - A copy that leaves its sender, or a relay, only after that moment arrives at once; one that is recorded
     never to have arrived does not, and what waits for it is held at the end.
@@ -14,8 +14,8 @@ information. Every copy of a message arrives at a destination when it is recorde
 With a terrain, machines stand at its places and processes are numbered as there (`numbered`); copies that a
 router gets arrive at once, since nobody recorded when they would have.
 
-A delivery is late by the moments, and by the local events, between the recorded arrival and the event that
-released it; one that the protocol makes before the recorded arrival is late by nothing.
+The delay of a delivery is the time, and the number of local events, between its recorded arrival and the
+event that released it; it is zero if the protocol delivers before the recorded arrival.
 """
 
 from collections import Counter, deque
@@ -36,8 +36,8 @@ from ..wire import control_sizes
 from .recording import Recording
 
 RUNAWAY = 5_000_000
-"""A replay is stopped when it has carried this many entries more than 2n² per transmission, which no protocol
-needs that forgets what was delivered."""
+"""A replay is stopped when it has carried this many entries more than 2n² per transmission; a protocol that
+forgets delivered messages never needs that many."""
 
 Slot = tuple[int, int]
 """(message, destination)."""
@@ -48,9 +48,9 @@ TALLY = (
     "crossed_bytes",
 )  # fmt: skip
 """What a replay counts. `copies` are the (message, destination) pairs that something was transmitted for, or
-that were delivered without: not what never left its sender. `crossings` are the links that transmissions
-cross, of a terrain if there is one, and what is `crossed` is counted on each of them. `timed` are the
-deliveries late by known ns."""
+that were delivered without a transmission; messages that never left their sender do not count. `crossings`
+are the links that transmissions cross, of a terrain if there is one, and what is `crossed` is counted on each
+of them. `timed` are the deliveries late by known ns."""
 
 
 class Happening(NamedTuple):
@@ -165,7 +165,7 @@ class Replay:
         n = len(self._machines)
         if tally["entries"] > RUNAWAY + 2 * n * n * tally["transmissions"]:
             raise LocalProtocolError(
-                f"stopped after {tally['entries']:,} entries: it carries what was lost on"
+                f"stopped after {tally['entries']:,} entries: it keeps carrying messages that were lost"
             )
         slot = (message, to)
         if message >= 0:
@@ -198,8 +198,8 @@ def _maker(protocol: str, options: dict[str, Any]) -> Factory:
 
 
 def numbered(recording: Recording, terrain: Terrain) -> Recording:
-    """The recording with the numbers that processes have in a terrain; LocalProtocolError if one has none, or
-    is a router there and sends or is sent to."""
+    """The recording with the numbers that processes have in a terrain; LocalProtocolError if a process is
+    unknown there, or is a router there and sends or receives."""
     c = recording.computation
     index = {name: i for i, name in enumerate(terrain.names)}
     if unknown := [name for name in c.process_names if name not in index]:

@@ -52,8 +52,8 @@ class Case:
 class CaseResult(NamedTuple):
     case: Case
     entries: float  # per timestamp
-    timestamps: int  # how many that is the mean of
-    entries_sent: float  # the mean where a timestamp counts for each neighbour it is sent to
+    timestamps: int  # the number of timestamps in that mean
+    entries_sent: float  # the mean in which a timestamp counts once for each receiver
     histories: dict[str, float]  # mean entries at each of the hosts, looked up whenever anybody sends
 
 
@@ -133,7 +133,7 @@ def _three_networks() -> Iterator[Case]:
 def study(
     chosen: Sequence[Case], *, messages: int, seed: int, progress: Callable[[int], object] | None = None
 ) -> Iterator[CaseResult]:
-    """One row for each case, from a run of so many application messages; all cases make the same sends."""
+    """One row for each case, from a run of `messages` application messages; all cases make the same sends."""
     if messages < 1:
         raise LocalProtocolError(f"a study needs at least one message, not {messages}")
     for case in chosen:

@@ -1,4 +1,4 @@
-"""Which assumptions of protocols a recorded trace keeps, and which protocols it therefore rules out.
+"""Which assumptions of protocols a recorded trace keeps, and which protocols it rules out.
 
 In    a table that `trace.read` returned.
 Out   counts that add up over parts of a trace, as long as each part holds whole computations.
@@ -20,12 +20,12 @@ from ..ordering import protocols
 from .recording import Recording, arrivals, recordings
 
 MOST_GROUPS = 32
-"""A trace with more distinct sets of processes than this is taken to have no fixed groups."""
+"""A trace with more distinct sets of processes than this has no fixed groups."""
 
 Counts = Counter[str]
 
 LARGEST = ("processes", "groups")
-"""Counts of which the largest of any computation is kept, instead of the sum."""
+"""Counts that are merged by their maximum over computations, instead of the sum."""
 
 
 def survey(table: pa.Table) -> Counts:
@@ -76,13 +76,13 @@ def _of_one(recording: Recording) -> Counts:
 
 
 def _to_self(c: Computation) -> Ints:
-    """Of each message: whether its sender is among its destinations."""
+    """For each message: whether its sender is among its destinations."""
     own = c.slot_dest == c.process[c.slot_send]
     return np.bincount(c.slot_message[own], minlength=c.send.size)
 
 
 def _unserialized(recording: Recording) -> int:
-    """Sends that did not happen after the one before them in the walk; none iff all sends are ordered."""
+    """How many sends did not happen after the previous one in the walk; zero iff all sends are ordered."""
     c = recording.computation
     is_send = np.zeros(c.events, bool)
     is_send[c.send[np.diff(c.dest_offsets) > 0]] = True
@@ -137,7 +137,8 @@ def _share(count: int, messages: int) -> str:
 
 
 def casts(counts: Counts) -> frozenset[str]:
-    """The casts of which a protocol must offer at least one to carry these messages."""
+    """The casts (unicast, multicast, broadcast) of which a protocol must offer one to carry these
+    messages."""
     found = {
         cast
         for cast, count in (("unicast", counts["unicasts"]), ("broadcast", counts["broadcasts"]))
@@ -147,7 +148,7 @@ def casts(counts: Counts) -> frozenset[str]:
 
 
 def refusal(protocol: str, counts: Counts) -> str | None:
-    """Why a protocol cannot be asked to carry these messages; None if it may be tried."""
+    """Why a protocol cannot carry these messages; None if it may be tried."""
     facts = protocols()[protocol]
     if not casts(counts) & facts.assumes.casts:
         return f"the trace is {_listed(casts(counts))}; {protocol} offers only {_listed(facts.assumes.casts)}"
@@ -170,7 +171,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def notes(counts: Counts) -> list[str]:
-    """Sentences on how the trace was read, which whoever reads the figures must know."""
+    """Sentences on how the trace was read, for readers of the figures."""
     said = (
         (
             "early",

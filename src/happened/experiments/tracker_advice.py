@@ -25,7 +25,7 @@ from ..sim.riders import Fare, Riders
 from ..tracking import create, facts_of
 
 TRACKERS = ("vector", "differential", "p1", "p1-fifo", "p2:1", "p2:4", "p3", "p3-reduced")
-"""Those that are compared unless others are named."""
+"""The trackers that are compared by default."""
 
 TRACKER_ADVICE = pa.schema(
     [
@@ -53,7 +53,7 @@ class TrackerFinding(NamedTuple):
     bits: float | None = None  # as encoded
     model_bits: float | None = None  # with 32-bit counts and a bitmap
     null_events: int | None = None  # in all
-    relevant_events: int | None = None  # in all, of the application
+    relevant_events: int | None = None  # of the application, in all
 
 
 Outcome = dict[str, Any]
@@ -84,7 +84,8 @@ def _refusal(tracker: str, computations: Sequence[Computation]) -> str | None:
 
 
 def _ride(tracker: str, c: Computation) -> Fare:
-    riders = Riders(partial(create, tracker), c.processes, 0.0, Random(0))  # this trace says what is relevant
+    # The share of relevant events is 0: the trace says which events are relevant.
+    riders = Riders(partial(create, tracker), c.processes, 0.0, Random(0))
     relevant = (c.relevant if c.relevant.any() else np.ones(c.events, bool)).tolist()
     process, kind, message, source = (each.tolist() for each in (c.process, c.kind, c.message, c.source))
     for e in range(c.events):
@@ -101,7 +102,7 @@ def _ride(tracker: str, c: Computation) -> Fare:
 
 
 def conclude_trackers(outcomes: Iterable[tuple[str, list[Outcome]]]) -> list[TrackerFinding]:
-    """Put together what was found of each tracker, fewest bits first."""
+    """Merge the findings of each tracker, fewest bits first."""
     findings = []
     for name, parts in outcomes:
         tells = ", ".join(sorted(facts_of(name).tells))

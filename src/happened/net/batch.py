@@ -1,6 +1,6 @@
 """What an engine tells: the inputs that become durable together, the deliveries among them, and the trace."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..tracking import Stamp
@@ -34,10 +34,22 @@ class Batch(NamedTuple):
 class Recorder(Protocol):
     """Takes the events of the trace; see trace_recorder.py."""
 
-    def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None: ...
+    def sent(
+        self,
+        seq: int,
+        time: int,
+        clock: int,
+        to: int,
+        messages: Sequence[Any],
+        frames: Sequence[bytes],
+    ) -> None:
+        """A multicast to the set `to`, as messages and their frames."""
+
     def sent_unordered(
-        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+        self, seq: int, time: int, clock: int, to: int, attributes: dict[str, str] | None = None
     ) -> None: ...
-    def received(self, seq: int, time: int, message: Any) -> None: ...
+    def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
+        """`frame` is empty if the message came without one, as a message to ourselves does."""
+
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None: ...
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None: ...

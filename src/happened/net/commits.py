@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
@@ -21,7 +22,6 @@ from .batch import Batch
 from .engine import Engine
 from .errors import JournalError, NodeError
 from .journal import MAX_SNAPSHOT, Journal
-from .parked import Parking
 
 if TYPE_CHECKING:
     from .trace_recorder import TraceRecorder
@@ -142,7 +142,7 @@ class Commits:
         if sum(map(len, parts)) > MAX_SNAPSHOT:
             return
         run = self._loop.run_in_executor
-        after = await run(self._pool, _append, self._journal, time.time_ns(), b"", parts)
+        after = await run(self._pool, self._journal.append, time.time_ns(), b"", parts)
         if self._recorder is not None:
             self._recorder.flush()
         await run(self._pool, self._journal.forget, after)
@@ -184,29 +184,26 @@ class Commits:
             self._show(batch, rows)
             return
         self.is_under_way = True
-        parts = self._snapshot_if_due(journal)
+        parts = None
+        if journal.bytes > self._compaction + 2 * self._snapshot_bytes:
+            parts = self._snapshot()
         future = self._loop.run_in_executor(
-            self._pool, _append, journal, batch.time, batch.entries, parts, batch.parking
+            self._pool, journal.append, batch.time, batch.entries, parts, batch.parking
         )
-        future.add_done_callback(
-            lambda done: self._appended(done, batch, rows, journal, is_snapshot=parts is not None)
-        )
+        future.add_done_callback(partial(self._appended, batch, rows, journal, parts is not None))
 
-    def _snapshot_if_due(self, journal: Journal) -> list[bytes] | None:
-        if journal.bytes <= self._compaction + 2 * self._snapshot_bytes:
-            return None
+    def _snapshot(self) -> list[bytes] | None:
         parts = self._engine.snapshot_parts()
         self._snapshot_bytes = sum(map(len, parts))
         return parts if self._snapshot_bytes <= MAX_SNAPSHOT else None  # too much is on its way: later
 
     def _appended(
         self,
-        done: "asyncio.Future[int]",
         batch: Batch,
         rows: list[dict[str, Any]],
         journal: Journal,
-        *,
         is_snapshot: bool,
+        done: "asyncio.Future[int]",
     ) -> None:
         self.is_under_way = False
         error = done.exception()
@@ -260,10 +257,3 @@ class Commits:
             self._failed(error)
         elif self._engine.is_dirty:
             self._commit()
-
-
-def _append(
-    journal: Journal, time: int, entries: bytes, parts: list[bytes] | None, parking: Parking | None = None
-) -> int:
-    """In the journal's thread: put a snapshot together, and append the batch."""
-    return journal.append(time, entries, b"".join(parts) if parts is not None else None, parking)

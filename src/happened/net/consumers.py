@@ -201,7 +201,9 @@ class Consumers:
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
         self.own.queue.extend(deliveries)
-        self.wake()
+        self.own.news.set()
+        if self.subscriptions:
+            self.wake()
 
     def wake(self) -> None:
         """Let everybody who waits look again."""

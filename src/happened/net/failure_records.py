@@ -15,10 +15,10 @@ from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError
 from ..ordering.last_to_fail import perhaps_last
 from ..wire import site_news
-from .engine_snapshots import snapshot_head
 from .errors import JournalError
 from .inputs import Input, read_entries
 from .journal import Journal
+from .kernel import snapshot_head
 
 
 class Record(NamedTuple):
@@ -38,7 +38,8 @@ def read_record(path: Path) -> Record:
         state = journal.snapshot()
         if state is not None:
             head, _ = snapshot_head(state)
-            failed |= {head["members"][index] for index in head.get("site", {}).get("failed", ())}
+            names = head["members"]["members"]
+            failed |= {names[index] for index in head["site"][0]["failed"]} if "site" in head else set()
         for _, entries in journal.batches():
             for kind, _, data in read_entries(entries):
                 failed |= _told(kind, data)

@@ -1,6 +1,7 @@
-"""Back-pressure: whether the application may multicast and which links are read, given how much a node holds.
+"""Back-pressure: which links are read, given how much a node holds.
 
-Both answers are functions of numbers and of the limits (limits.py) alone; the node obeys them.
+The answer is a function of numbers and of the limits (limits.py) alone; the node obeys it. Whether the
+application may multicast is decided in sending.py.
 
 Promises   a link is paused only by what reading other links, the application or the disk can reduce, so that
            nodes which wait for one another go on: see `links_to_pause`.
@@ -22,11 +23,6 @@ class Flow:
         self._limits = limits
         self.relays = relays
         self.onward = onward or {}
-
-    def has_room(self, staged: int, queued_bytes: int) -> bool:
-        """Whether the application may multicast, as far as the journal and what the protocol keeps back are
-        concerned; to a peer whose outbox is full it may not, whatever this says."""
-        return staged <= self._limits.staged and queued_bytes <= self._limits.outbox
 
     def links_to_pause(
         self,

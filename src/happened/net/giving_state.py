@@ -56,7 +56,7 @@ class StateGiving:
         if engine.events or any(inbox.received_through for inbox in engine.inboxes.values()):
             raise LocalProtocolError(f"{running.name!r} has begun without a state: join under a new name")
         with running.input():
-            engine.await_state(engine.roster.index(source))
+            engine.transfers.wait_for(engine.roster.index(source))
         await running.commits.settled()
 
     def notice(self) -> None:
@@ -93,7 +93,7 @@ class StateGiving:
             if len(state) > running.limits.state:
                 raise LocalProtocolError(f"it has {len(state)} bytes, more than limits.state")
             with running.input():
-                self._engine.give_state(newcomer, state, most)
+                self._engine.transfers.send_state(newcomer, state, most)
         except EngineFault as error:
             running.fail(error)
         except Exception as error:  # the application's, which must not end the node

@@ -18,7 +18,7 @@ class Hosting:
     def __init__(self, running: Running) -> None:
         self._running = running
         self._engine, self._members, self._commits = running.engine, running.members, running.commits
-        self.name = running.name
+        self.name, self._links = running.name, running.engine.links
         self.frames_received = self.frames_duplicate = self.refused = 0
         # Lives of peers, per link, until frames of the last one have come: there is no later one then.
         self._lives: dict[int, Sequence[Life]] = {}
@@ -42,7 +42,7 @@ class Hosting:
                 self._engine.meet(self._members.index[peer], hello.incarnation)
 
     def outbox(self, peer: str) -> Outbox:
-        return self._engine.outboxes[self._members.index[peer]]
+        return self._links.outboxes[self._members.index[peer]]
 
     @contextlib.contextmanager
     def _stops_if_old(self) -> Iterator[None]:
@@ -71,9 +71,10 @@ class Hosting:
         running = self._running
         if running.life.failure is not None:
             return
-        with self._stops_if_old():
-            self._members.check_acknowledged(peer, number)
         link = self._members.index[peer]
+        if number > self._links.outboxes[link].released:
+            with self._stops_if_old():
+                self._members.check_acknowledged(peer, number)
         self._commits.stamp()
         if self._engine.free(link, number):
             running.quarantine.passed(peer, True, number)
@@ -87,10 +88,10 @@ class Hosting:
             running.part_if_done(link)
 
     def expects(self, peer: str) -> int:
-        return self._engine.inboxes[self._members.index[peer]].received_through + 1
+        return self._links.inboxes[self._members.index[peer]].received_through + 1
 
     def received(self, peer: str) -> int:
-        return self._engine.inboxes[self._members.index[peer]].durable
+        return self._links.inboxes[self._members.index[peer]].durable
 
     def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
         self._lives[self._members.index[peer]] = lives
@@ -109,7 +110,7 @@ class Hosting:
         if not running.life.takes_input:
             return
         link = self._members.index[peer]
-        inbox, receive = engine.inboxes[link], engine.receive
+        inbox, receive = self._links.inboxes[link], engine.receive
         self._commits.stamp()
         before, is_refused = inbox.received_through, False
         try:
@@ -132,9 +133,10 @@ class Hosting:
                 if link in self._lives:
                     self._hear_life(link)
                 self._commits.schedule()
-                running.after_a_change()
+                if engine.members.joined != running.joined:
+                    running.after_a_change()
                 running.regulate()
-                if running.quarantine:
+                if running.quarantine.by_peer:
                     running.quarantine.passed(peer, False, inbox.received_through)
             elif not is_refused and not engine.is_dirty and not self._commits.is_under_way:
                 running.transport.durable(peer, inbox.durable)

@@ -187,10 +187,14 @@ class Journal:
             raise self._explained(error) from error
 
     def append(
-        self, time: int, entries: bytes, snapshot: bytes | None = None, parking: Parking | None = None
+        self,
+        time: int,
+        entries: bytes,
+        snapshot: bytes | list[bytes] | None = None,
+        parking: Parking | None = None,
     ) -> int:
-        """Make a batch durable, with the frames that it parks, and a snapshot of the state after it if given;
-        returns its number."""
+        """Make a batch durable, with the frames that it parks, and a snapshot of the state after it if given,
+        whole or in parts; returns its number."""
         self._ownership.check()
         number = self._last + 1
         try:
@@ -201,6 +205,7 @@ class Journal:
             if parking is not None:
                 self._spool.store(parking)
             if snapshot is not None:
+                snapshot = snapshot if isinstance(snapshot, bytes) else b"".join(snapshot)
                 checksum = _checksum(number, 0, snapshot)
                 run("INSERT INTO snapshots VALUES (?, ?, ?)", (number, snapshot, checksum))
             run("COMMIT")

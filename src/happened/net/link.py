@@ -31,17 +31,17 @@ class Outbox:
     """The sending end: `bytes` is the size of the frames in memory that are not acknowledged, released or
     not. `segments` are those of the frames on disk that follow `frames`."""
 
-    __slots__ = ("_frames", "acknowledged", "bytes", "last", "parked", "released", "stored", "written")
+    __slots__ = ("acknowledged", "bytes", "last", "parked", "released", "stored", "unacknowledged", "written")
 
     def __init__(
         self, acknowledged: int = 0, frames: Sequence[bytes] = (), segments: Sequence[tuple[int, int]] = ()
     ) -> None:
         self.acknowledged = acknowledged
-        self._frames = deque(frames)
+        self.unacknowledged = deque(frames)
         self.parked = Parked(segments)
         self.last = segments[-1][0] if segments else self.loaded  # the number given last
         self.released = self.last
-        self.bytes = sum(map(len, self._frames))
+        self.bytes = sum(map(len, self.unacknowledged))
         self.written = self.last  # of those on disk, frames up to this number can be read
         self.stored = self.last if segments else 0  # the disk has frames up to this number; 0: none
 
@@ -51,11 +51,11 @@ class Outbox:
     @property
     def loaded(self) -> int:
         """The number of the last frame before those on disk."""
-        return self.acknowledged + len(self._frames)
+        return self.acknowledged + len(self.unacknowledged)
 
     def put(self, frame: bytes) -> int:
         """Append a frame, which is not released yet; returns its number."""
-        self._frames.append(frame)
+        self.unacknowledged.append(frame)
         self.bytes += len(frame)
         self.last += 1
         return self.last
@@ -75,7 +75,7 @@ class Outbox:
         """Take frames from the disk back into memory; those acknowledged meanwhile are passed over."""
         for number, frame in enumerate(frames, first):
             if number == self.loaded + 1:
-                self._frames.append(frame)
+                self.unacknowledged.append(frame)
                 self.bytes += len(frame)
         self.parked.drop(self.loaded)
 
@@ -87,8 +87,8 @@ class Outbox:
         """Drop the frames up to this number, which are durable elsewhere."""
         if number > self.released:
             raise RemoteProtocolError(f"frame {number} is acknowledged, and {self.released} were sent")
-        while self.acknowledged < number and self._frames:
-            self.bytes -= len(self._frames.popleft())
+        while self.acknowledged < number and self.unacknowledged:
+            self.bytes -= len(self.unacknowledged.popleft())
             self.acknowledged += 1
         if self.acknowledged < number:  # a restart forgot that the peer has more than what is in memory
             self.acknowledged = number
@@ -102,7 +102,7 @@ class Outbox:
         if number >= self.released:  # most often: whoever sends asks until there is no more
             return []
         taken = []
-        frames = islice(self._frames, number - self.acknowledged, self.released - self.acknowledged)
+        frames = islice(self.unacknowledged, number - self.acknowledged, self.released - self.acknowledged)
         for each, frame in enumerate(frames, number + 1):
             taken.append((each, frame))
             most_bytes -= len(frame)
@@ -112,7 +112,7 @@ class Outbox:
 
     def frames(self) -> Iterator[bytes]:
         """Those in memory."""
-        return iter(self._frames)
+        return iter(self.unacknowledged)
 
 
 class Inbox:

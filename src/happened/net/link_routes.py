@@ -1,7 +1,10 @@
 """Over which links the messages of whom may come, where a topology says so."""
 
+from typing import Any
+
 from ..core.errors import RemoteProtocolError
 from ..core.places import Place, senders_by_link
+from .kernel import Kernel
 from .site_failures import How, Succession
 
 
@@ -10,6 +13,17 @@ class Routes:
 
     def __init__(self, place: Place | None) -> None:
         self.stand(place)
+
+    def attach(self, kernel: Kernel) -> None:
+        """Take messages only over the links that their routes use."""
+        read = kernel.read
+
+        def read_routed(link: int, frame: bytes) -> Any:
+            message = read(link, frame)
+            self.check(link, message.sender)
+            return message
+
+        kernel.read = read_routed
 
     def stand(self, place: Place | None) -> None:
         self.place = place

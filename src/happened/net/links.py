@@ -7,10 +7,11 @@ Parked     Frames beyond `full_above` bytes go to disk where `may_park` says so.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from ..core.effects import Send
 from .link import Inbox, Outbox
 from .lives import Lives
 from .parked import Parking
@@ -106,16 +107,19 @@ class Links:
         self._out.add(link)
         return number
 
-    def put_each(self, links: Sequence[int], frames: Sequence[bytes]) -> list[int]:
-        """The same for frames on several links; returns their link numbers."""
+    def put_each(self, sends: Sequence[Send[Any]], frames: Sequence[bytes]) -> list[int]:
+        """The same for the frames of several sends; returns their link numbers."""
         numbers, outboxes = [], self.outboxes
-        for link, frame in zip(links, frames, strict=True):
+        for (link, _), frame in zip(sends, frames, strict=True):
             outbox = outboxes[link]
             if self.parked or outbox.bytes + len(frame) > self.full_above:
                 numbers.append(self.put(link, frame))
-            else:  # nearly always: what `put` does then
-                numbers.append(outbox.put(frame))
-        self._out.update(links)
+            else:  # nearly always: what `put` does then, without the call
+                outbox.unacknowledged.append(frame)
+                outbox.bytes += len(frame)
+                outbox.last += 1
+                numbers.append(outbox.last)
+                self._out.add(link)
         return numbers
 
     def free(self, link: int, number: int) -> bool:
@@ -150,36 +154,45 @@ class Links:
         """Per link, the numbers after which and up to which frames are on disk alone."""
         return {link: (self.outboxes[link].loaded, self.outboxes[link].last) for link in self.parked}
 
-    def cut(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Per link the last numbers that we gave and took, where there are any since the last cut."""
-        released = {link: self.outboxes[link].last for link in self._out}
-        received = {link: self.inboxes[link].received_through for link in self.came}
+    def cut(self) -> tuple[dict[int, int], dict[int, int], Parking | None]:
+        """Per link the last numbers that we gave and took, where there are any since the last cut, and what
+        the next batch does to the frames on disk."""
+        released, received, parking = {}, {}, None
+        for link in self._out:
+            released[link] = self.outboxes[link].last
+        for link in self.came:
+            received[link] = self.inboxes[link].received_through
         self._out.clear()
         self.came.clear()
-        return released, received
+        if self._parking or self._freed:
+            parking = Parking(self._freed, self._parking)
+            self._freed, self._parking, self.parking_bytes = {}, {}, 0
+        return released, received, parking
 
-    def cut_parking(self) -> Parking | None:
-        """What the next batch does to the frames on disk."""
-        if not self._parking and not self._freed:
-            return None
-        parking = Parking(self._freed, self._parking)
-        self._freed, self._parking, self.parking_bytes = {}, {}, 0
-        return parking
+    def note_durable(self, received: Mapping[int, int], parking: Parking | None) -> None:
+        """The journal has what came up to these numbers, and what was parked."""
+        for link, number in received.items():
+            self.inboxes[link].durable = number
+        if parking is not None:
+            for link, frames in parking.frames.items():
+                self.outboxes[link].written = frames[-1][0]
 
-    def state(self) -> tuple[dict[int, list[Any]], list[bytes]]:
+    def state(self) -> tuple[dict[str, Any], list[bytes]]:
         """What to write of them, and the frames in memory in the order in which `restore` takes them."""
-        links, blobs = {}, []
+        links: dict[int, list[Any]] = {}
+        blobs: list[bytes] = []
         for link, outbox in self.outboxes.items():
             frames = list(outbox.frames())
             blobs += frames
             links[link] = [outbox.acknowledged, list(map(len, frames)), self.inboxes[link].received_through]
             if outbox.parked:
                 links[link].append(outbox.parked.segments())
-        return links, blobs
+        return {"ends": links, "lives": self.lives.state()}, blobs
 
-    def restore(self, links: dict[str, list[Any]], take: Callable[[int], bytes]) -> None:
+    def restore(self, state: dict[str, Any], take: Callable[[int], bytes]) -> None:
+        self.lives.restore(state["lives"])
         self.outboxes, self.inboxes = {}, {}
-        for key, (acknowledged, lengths, received, *parked) in links.items():
+        for key, (acknowledged, lengths, received, *parked) in state["ends"].items():
             frames = [take(length) for length in lengths]
             self.outboxes[int(key)] = Outbox(acknowledged, frames, [tuple(each) for each in chain(*parked)])
             self.inboxes[int(key)] = Inbox(received)

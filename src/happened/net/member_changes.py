@@ -9,7 +9,7 @@ Invariant  `gone` has whoever is in `departures`; of those, `awaited` has whoeve
            whose own farewell, with what it sent before, is still to come.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ..core.destinations import pack, unpack
@@ -26,38 +26,40 @@ from ..wire.membership import (
     MemberExpelled,
     MemberJoined,
     MemberRanked,
-    StateAsked,
-    StateGiven,
-    StateTally,
 )
 from .departures import FREE, Departure, Departures
 from .handshake import check_name
+from .inputs import Input
+from .layer import Hear
 from .links import Links
-from .serialized import Serialization
 from .speakers import check_admission
-from .state_transfer import Transfers
-from .tracked import Tracking
+
+NewsHeard = Callable[[int, Any], object]
+"""Takes what a link says: a change of members, or of a layer that uses the same frames."""
 
 
 class Concerned(Protocol):
-    """What of an engine a change of members concerns."""
+    """What of a kernel a change of members concerns."""
 
     machine: Machine
-    tracking: Tracking | None
-    serialization: Serialization | None
     links: Links
-    transfers: Transfers
     replays: bool  # whether what happens now has happened before
+    inputs: dict[int, Callable[[int, bytes], object]]
+    frames: dict[int, Hear]
+    joining: list[Callable[[int], None]]
+    joined: list[Callable[[int], None]]
+    left: list[Callable[[int], None]]
+    steps: dict[str, Callable[[], None]]
 
-    def perform(self, effects: Iterable[Any]) -> None: ...
-    def state_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None: ...
+    def stage(self, kind: int, number: int, *data: bytes) -> None: ...
+    def perform(self, effects: Sequence[Any]) -> None: ...
 
 
 class MemberChanges:
-    """The members as process `name` sees them; `concerned` follows what they do."""
+    """The members as process `name` sees them; `kernel` follows what they do."""
 
-    def __init__(self, name: str, members: Sequence[str], facts: Facts, concerned: Concerned) -> None:
-        self._facts, self._concerned = facts, concerned
+    def __init__(self, name: str, members: Sequence[str], facts: Facts, kernel: Concerned) -> None:
+        self._facts, self._kernel = facts, kernel
         self.roster = Roster(members)
         self.name = name
         self.me = self.roster.index(name)
@@ -68,7 +70,6 @@ class MemberChanges:
         self.gone: set[int] = set()  # who has left or was expelled
         self.awaited: set[int] = set()
         self.departures = Departures()
-        self.under_way: list[int] = []  # of those in `gone`, the ones that others or we have not done with
         # By an index that was given again, who has not told us so: until then it speaks of who had it before.
         self.unaware: dict[int, set[int]] = {}
         self.has_left = False  # or was expelled: nobody takes our messages any more
@@ -77,6 +78,24 @@ class MemberChanges:
         # Since this object was made. Who has just joined under an old index may take itself for the registrar
         # until it hears its rank; who has admitted somebody is it, until it leaves.
         self._has_admitted = False
+        self.news: dict[type, NewsHeard] = {}
+        self.may_leave: list[Callable[[], None]] = []  # raise LocalProtocolError while we may not
+        self.keeps_indices: list[Callable[[], bool]] = []  # whether indices must not be recycled now
+
+    def attach(self) -> None:
+        kernel = self._kernel
+        kernel.frames[wire.MARK] = self.hear
+        kernel.inputs[Input.MEMBER_ADMITTED] = self._admit_again
+        kernel.inputs[Input.MEMBER_DEPARTED] = self._depart_again
+        kernel.inputs[Input.MEMBER_EXPELLED] = self._depart_again
+        self.news = {
+            MemberJoined: self._hear_joined,
+            MemberDeparted: self._hear_departed,
+            MemberExpelled: self._hear_expelled,
+            MemberAbsent: self._hear_absent,
+            MemberRanked: self._hear_ranked,
+            DepartureStage: self._hear_stage,
+        }
 
     @property
     def registrar(self) -> int:
@@ -84,7 +103,7 @@ class MemberChanges:
         return next(index for index in self.seniority if index not in self.gone)
 
     def present_links(self) -> list[int]:
-        return [link for link in self._concerned.links.outboxes if link not in self.gone]
+        return [link for link in self._kernel.links.outboxes if link not in self.gone]
 
     def takes_nothing_from(self, link: int) -> bool:
         """Whether a process was expelled, and may not have heard that nobody listens."""
@@ -96,13 +115,13 @@ class MemberChanges:
 
     def _listeners(self) -> list[int]:
         """Whom a change must reach before what presumes it: those present, and those we still answer."""
-        return [link for link in self._concerned.links.outboxes if self.takes_messages(link)]
+        return [link for link in self._kernel.links.outboxes if self.takes_messages(link)]
 
     def _tell(self, links: Iterable[int], news: Any, besides: int | None = None) -> None:
         frame = wire.encode(news)
         for link in links:
             if link != besides:
-                self._concerned.links.put(link, frame)
+                self._kernel.links.put(link, frame)
 
     # What this process does.
 
@@ -118,9 +137,7 @@ class MemberChanges:
             raise LocalProtocolError(
                 "somebody was expelled who may have admitted others; try again when everybody has heard of it"
             )
-        # A tracker's timestamps name everybody for ever, and a state that is owed names messages by index.
-        recycles = self._facts.membership.recycles and self._concerned.tracking is None
-        recycles = recycles and not self._concerned.transfers.owed
+        recycles = self._facts.membership.recycles and not any(keeps() for keeps in self.keeps_indices)
         free = self.departures.free(self.present_links()) if recycles else None
         most = self._facts.assumes.most_processes
         if len(self.roster) >= most and free is None:
@@ -128,19 +145,39 @@ class MemberChanges:
         index = len(self.roster) if free is None else free
         self.join(index, name, address)
         self._has_admitted = True
+        self._kernel.stage(Input.MEMBER_ADMITTED, 0, name.encode(), b"\0", address.encode())
         return index
 
-    def leave(self, index: int) -> None:
-        """Leave: say farewell on every link."""
-        self._concerned.perform(members(self._concerned.machine).leave(index))  # refuses if members are fixed
-        if self._concerned.serialization is not None:
-            self._concerned.serialization.leave(index)
+    def _admit_again(self, number: int, data: bytes) -> None:
+        name, _, address = data.partition(b"\0")
+        self.admit(name.decode(), address.decode())
+
+    def depart(self, name: str) -> None:
+        """Leave, and say farewell on every link; or expel another process."""
+        index = self._departing(name)
+        if index != self.me:
+            self._expel(index)
+            self._kernel.stage(Input.MEMBER_EXPELLED, index)
+            self.advance()
+        elif not self.has_left:
+            for check in self.may_leave:
+                check()
+            self._leave_ourselves(index)
+            self._kernel.stage(Input.MEMBER_DEPARTED, index)
+
+    def _depart_again(self, index: int, data: bytes) -> None:
+        self.depart(self.roster.name(index))
+
+    def _leave_ourselves(self, index: int) -> None:
+        self._kernel.perform(members(self._kernel.machine).leave(index))  # refuses if members are fixed
+        for note in self._kernel.left:
+            note(index)
         self._tell(self.present_links(), MemberDeparted(index))
-        outboxes = self._concerned.links.outboxes
+        outboxes = self._kernel.links.outboxes
         self._last_words = {link: outboxes[link].last for link in self.present_links()}
         self.has_left = True
 
-    def expel(self, index: int) -> None:
+    def _expel(self, index: int) -> None:
         """Go on without another process, and tell everybody."""
         name = self.roster.name(index)
         self._facts.check_expulsion(name)
@@ -167,10 +204,10 @@ class MemberChanges:
     def has_parted(self, link: int) -> bool:
         """Whether a process knows that we have left, and has all that we sent it before. What we have passed
         on since, of others who did not know yet, it may never take."""
-        outbox = self._concerned.links.outboxes[link]
+        outbox = self._kernel.links.outboxes[link]
         return link in self.farewells and outbox.acknowledged >= self._last_words.get(link, outbox.last)
 
-    def leaving(self, name: str) -> int:
+    def _departing(self, name: str) -> int:
         """The index of a process that is present, or whose farewell does not come."""
         for index in self.awaited:
             if self.roster.name(index) == name:
@@ -186,34 +223,25 @@ class MemberChanges:
             return
         if link in self.unaware.get(change.index, ()) and not isinstance(change, MemberJoined):
             return
-        match change:
-            case MemberJoined(index, name, address):
-                self._hear_joined(link, index, name, address)
-            case MemberDeparted(index):
-                self._hear_departed(link, index)
-            case MemberExpelled(index):
-                self._hear_expelled(link, index)
-            case MemberAbsent(index):
-                self._hear_absent(link, index)
-            case MemberRanked(index):
-                self._check_known(link, index)
-                self._rank_last(index)
-            case DepartureStage(index, stage):
-                if index in self.gone:
-                    self.departures[index].said[link] = stage
-            case StateAsked(index):
-                self._check_known(link, index)
-                self._concerned.transfers.hear_asked(link, index)
-            case StateTally(index, sent):
-                self._concerned.transfers.hear_tally(link, index, sent)
-            case StateGiven(index, clocks):
-                self._concerned.state_given(link, index, clocks)
+        hear = self.news.get(type(change))
+        if hear is None:
+            raise RemoteProtocolError(f"process {link} sends {type(change).__name__}, which is not used here")
+        hear(link, change)
 
-    def _check_known(self, link: int, index: int) -> None:
+    def check_known(self, link: int, index: int) -> None:
         if index >= len(self.roster):
             raise _disagreement(link, index, "")
 
-    def _hear_joined(self, link: int, index: int, name: str, address: str) -> None:
+    def _hear_ranked(self, link: int, change: MemberRanked) -> None:
+        self.check_known(link, change.index)
+        self._rank_last(change.index)
+
+    def _hear_stage(self, link: int, change: DepartureStage) -> None:
+        if change.index in self.gone:
+            self.departures[change.index].said[link] = change.stage
+
+    def _hear_joined(self, link: int, change: MemberJoined) -> None:
+        index, name, address = change.index, change.name, change.address
         try:
             check_name(name)
         except LocalProtocolError as error:
@@ -223,7 +251,7 @@ class MemberChanges:
         if name not in self.roster.ever() and (
             index == known < self._facts.assumes.most_processes or is_free
         ):
-            if self._has_admitted and not self.has_left and not self._concerned.replays:
+            if self._has_admitted and not self.has_left and not self._kernel.replays:
                 check_admission(self.name, self.departures, link, name)
             self.join(index, name, address)
         elif index >= known or self.roster.name(index) != name:
@@ -236,8 +264,9 @@ class MemberChanges:
         self.farewells.add(link)
         self.has_left = True
 
-    def _hear_departed(self, link: int, index: int) -> None:
-        self._check_known(link, index)
+    def _hear_departed(self, link: int, change: MemberDeparted) -> None:
+        index = change.index
+        self.check_known(link, index)
         if index == self.me:
             self._hear_farewell(link)
             return
@@ -251,8 +280,9 @@ class MemberChanges:
             self.awaited.discard(index)
             self._tell((index,), MemberDeparted(index))  # nothing more will come from us
 
-    def _hear_expelled(self, link: int, index: int) -> None:
-        self._check_known(link, index)
+    def _hear_expelled(self, link: int, change: MemberExpelled) -> None:
+        index = change.index
+        self.check_known(link, index)
         if index == self.me:
             self._hear_farewell(link)
             return
@@ -261,8 +291,9 @@ class MemberChanges:
             self._leave(index, MemberExpelled(index))
         self.departures[index].heard.add(link)
 
-    def _hear_absent(self, link: int, index: int) -> None:
-        self._check_known(link, index)
+    def _hear_absent(self, link: int, change: MemberAbsent) -> None:
+        index = change.index
+        self.check_known(link, index)
         if index not in self.gone:
             self._leave(index, MemberDeparted(index))
         self.awaited.discard(index)
@@ -275,10 +306,10 @@ class MemberChanges:
         admits = self.registrar == self.me
         news = MemberJoined(index, name, address)
         wire.encode(news)  # refuses what is too long
-        effects = members(self._concerned.machine).join(index)  # refuses if fixed; nothing has changed
+        effects = members(self._kernel.machine).join(index)  # refuses if fixed; nothing has changed
         self.roster.join(name, index)
-        if self._concerned.tracking is not None:
-            self._concerned.tracking.join(index)
+        for note in self._kernel.joining:
+            note(index)
         if index in self.gone:
             # What those say who joined after the others had told stage 3 may still be on its way to us.
             for unaware in self.unaware.values():
@@ -287,18 +318,17 @@ class MemberChanges:
             self.gone.discard(index)
             self.farewells.discard(index)
             self.departures.give_again(index)
-            self.under_way = self.departures.under_way()
+            self._note_under_way()
         self._tell(self._listeners(), news, besides=index)
         self.addresses[name] = address
         self.joined += 1
-        self._concerned.links.open(index)
-        self._concerned.transfers.joined(index)
+        self._kernel.links.open(index)
         self.incarnations.pop(index, None)
         self._rank_last(index)
         self._introduce(index, admits=admits)
-        self._concerned.perform(effects)
-        if self._concerned.serialization is not None:
-            self._concerned.serialization.join(index)
+        self._kernel.perform(effects)
+        for note in self._kernel.joined:
+            note(index)
 
     def _introduce(self, newcomer: int, *, admits: bool) -> None:
         """Tell a newcomer of those who have gone and, if we admit it, in which order the others joined."""
@@ -326,14 +356,13 @@ class MemberChanges:
 
     def _leave(self, index: int, news: MemberDeparted | MemberExpelled) -> None:
         """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
-        machine, effects = self._concerned.machine, []
+        machine, effects = self._kernel.machine, []
         departure = self.departures.get(index)
         is_expelled = isinstance(news, MemberExpelled)
         if departure is None:
             effects = members(machine).leave(index)
             self.roster.leave(self.roster.name(index))
             self.gone.add(index)
-            self._concerned.transfers.left(index)
             self.departures[index] = departure = Departure()
         if is_expelled:
             effects += members(machine).expel(index)
@@ -342,10 +371,17 @@ class MemberChanges:
             departure.expelled = departure.parted = True
             self.awaited.discard(index)
             self._tell((index,), MemberDeparted(index))  # should it live, it hears so from us
-        self.under_way = self.departures.under_way()
-        self._concerned.perform(effects)
-        if self._concerned.serialization is not None:
-            self._concerned.serialization.leave(index)
+        self._note_under_way()
+        self._kernel.perform(effects)
+        for note in self._kernel.left:
+            note(index)
+
+    def _note_under_way(self) -> None:
+        """Look after each frame whether a departure can advance, as long as one is under way."""
+        if self.departures.under_way():
+            self._kernel.steps["departures"] = self.advance
+        else:
+            self._kernel.steps.pop("departures", None)
 
     def note_gone(self, index: int) -> None:
         """Nothing of this process is on its way, or expected, any more."""
@@ -360,16 +396,16 @@ class MemberChanges:
             if index == self.me:
                 self.has_left = True
                 continue
-            self._concerned.perform(members(self._concerned.machine).leave(index))
-            self._concerned.perform(members(self._concerned.machine).close(index))
+            self._kernel.perform(members(self._kernel.machine).leave(index))
+            self._kernel.perform(members(self._kernel.machine).close(index))
             self.note_gone(index)
 
     def advance(self) -> None:
         """Do what has become possible with those who have gone."""
-        present, machine = self.present_links(), self._concerned.machine
+        present, machine = self.present_links(), self._kernel.machine
         for index in self.departures.to_close(self.awaited, present):
             self.departures[index].closed = True
-            self._concerned.perform(members(machine).close(index))
+            self._kernel.perform(members(machine).close(index))
         for index in self.departures.under_way():
             departure = self.departures[index]
             if departure.closed and not departure.stage and not self._holds(index):
@@ -378,19 +414,19 @@ class MemberChanges:
                 if departure.stage == 1:
                     members(machine).forget(index)
                 self._reach(index, departure.stage + 1)
-        self.under_way = self.departures.under_way()
+        self._note_under_way()
 
     def _reach(self, index: int, stage: int) -> None:
         self.departures[index].stage = stage
         if stage <= LAST_STAGE:
             self._tell(self.present_links(), DepartureStage(index, stage))
-        elif self.departures[index].expelled and self._concerned.links.has_much(index):
+        elif self.departures[index].expelled and self._kernel.links.has_much(index):
             # With its farewell: should it live, it is refused when it calls.
-            self._concerned.links.empty(index)
+            self._kernel.links.empty(index)
 
     def _holds(self, index: int) -> bool:
         """Whether a message of this process waits for others here."""
-        machine = self._concerned.machine
+        machine = self._kernel.machine
         return machine.pending_count > 0 and any(held.message.sender == index for held in machine.pending())
 
     # Surviving: words of a snapshot's header.
@@ -424,7 +460,7 @@ class MemberChanges:
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))
             self.departures[index] = Departure.from_state(head["departures"][str(index)])
-        self.under_way = self.departures.under_way()
+        self._note_under_way()
         self.addresses = head["addresses"]
         self.incarnations = {int(k): bytes.fromhex(each) for k, each in head["incarnations"].items()}
 

@@ -158,7 +158,7 @@ class Membership:
     def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
         """The indices of members and of the present members of groups, each once; EVERYBODY is the group of
         all who are present now and have an application."""
-        roster, groups = self._engine.roster, self._initial.groups
+        roster, groups = self._engine.members.roster, self._initial.groups
         found: dict[int, None] = {}
         for name in (to,) if isinstance(to, str) else to:
             if name in groups:

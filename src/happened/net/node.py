@@ -23,7 +23,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -58,13 +58,13 @@ from .refused_frames import Quarantine, Quarantined
 from .requests import Requests
 from .running import Running
 from .send_stamps import check_stamps
-from .sending import Sending, listed
+from .sending import Sending
 from .signed import SCHEME, Signed, Signer, check_node
 from .site import Site, read_site
 from .tcp import TcpTransport
 from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
 from .timing import Histogram, Timing
-from .tracked import check_tracker
+from .tracked import Tracking, check_tracker
 from .transport import Guard, Shared, Sharing, Signing, Transport
 from .turns import Turns
 from .udp_multicast import UdpMulticast
@@ -268,6 +268,7 @@ class Node:
             tracker=self._tracker,
             site=site,
             signed=None if signatures is None else Signed(signatures, self._cluster),
+            shares=self._medium is not None,
         )
         incarnation = os.urandom(8)
         if self._journal_path is not None:
@@ -289,7 +290,6 @@ class Node:
             failed=self._fail,
         )
         if_it_fails.callback(self._commits.close)
-        self._engine.shares = self._medium is not None
         self._engine.links.bound(self._limits.outbox, self._limits.parked, self._may_park)
         await self._commits.recover()
         self._put_together(incarnation, self._terms(options))
@@ -299,7 +299,7 @@ class Node:
         engine, facts = self._engine, self._facts
         turns = None
         if engine.serialization is not None:
-            turns = Turns(engine, self._loop, self._commits.stamp, self._after_a_turn)
+            turns = Turns(engine, engine.serialization, self._loop, self._commits.stamp, self._after_a_turn)
         room = asyncio.Event()
         room.set()
         self._running = Running(
@@ -365,9 +365,7 @@ class Node:
     def _record_into(self, directory: Path) -> None:
         from .trace_recorder import TraceRecorder  # which needs pyarrow
 
-        self._recorder = TraceRecorder(
-            directory, self.name, lambda index: self._engine.roster.name(index), self._computation
-        )
+        self._recorder = TraceRecorder(directory, self.name, self._engine.members, self._computation)
         self._engine.recorder = self._recorder
 
     async def close(self) -> None:
@@ -455,7 +453,7 @@ class Node:
 
     # The application's side.
 
-    async def multicast(
+    def multicast(
         self,
         to: str | Iterable[str],
         value: Any,
@@ -466,7 +464,7 @@ class Node:
         priority: int | None = None,
         after: CausalHistory | None = None,
         timeout: float | None = None,
-    ) -> Sent:
+    ) -> Coroutine[Any, Any, Sent]:
         """Returns the message's name when it is certain to be delivered: journaled, if there is a journal.
         If it is cancelled, `was_sent(error)` tells whether the message goes out all the same.
 
@@ -477,15 +475,9 @@ class Node:
         timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds; at
                         once if a peer is full that `full` says to refuse
         """
-        self._life.check_running()
-        if headers:
-            check_headers(headers)
-        to = listed(to)
-        await self._sending.room(to, timeout, refuses=True)
-        body = self.payloads.encode(value)
-        name = self._sending.now(to, body, headers, ordered, self._how(label, priority, after))
-        await self._sending.until_journaled(name)
-        return name
+        is_plain = label is None and priority is None and after is None
+        how = PLAIN if is_plain else self._how(label, priority, after)
+        return self._sending.multicast(to, value, headers, ordered, how, timeout)
 
     def multicast_nowait(
         self,
@@ -502,12 +494,9 @@ class Node:
         NodeFull above the limits."""
         if headers:
             check_headers(headers)
-        body = self.payloads.encode(value)
-        return self._sending.now(to, body, headers, ordered, self._how(label, priority, after))
+        return self._sending.now(to, value, headers, ordered, self._how(label, priority, after))
 
     def _how(self, label: str | None, priority: int | None, after: CausalHistory | None) -> How:
-        if label is None and priority is None and after is None:
-            return PLAIN
         return keywords(self._facts, label=label, priority=priority, after=after)
 
     async def broadcast(
@@ -534,7 +523,14 @@ class Node:
         value: Any,
         headers: Mapping[str, str] | None,
     ) -> Sent:
-        return await self._sending.multicast_with(then, to, value, headers)
+        return await self._sending.multicast(to, value, headers, then=then)
+
+    def _tracking(self) -> Tracking:
+        if self._engine.tracking is None:
+            raise LocalProtocolError(
+                f'{self.name!r} has no tracker: give one, as in Node(…, tracker="p3-reduced"), on every node'
+            )
+        return self._engine.tracking
 
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
@@ -543,7 +539,7 @@ class Node:
         if not isinstance(label, str):
             raise LocalProtocolError(f"a label is text, not {type(label).__name__}")
         with self._running.input():
-            return self._engine.relevant(label)
+            return self._tracking().relevant(label)
 
     @property
     def sent(self) -> int:
@@ -578,9 +574,9 @@ class Node:
     def __aiter__(self) -> "Node":
         return self
 
-    async def __anext__(self) -> Message:
+    def __anext__(self) -> Coroutine[Any, Any, Message]:
         """The next message. Several tasks may iterate: each message goes to one of them."""
-        return await self._consumers.own.take()
+        return self._consumers.own.take()
 
     def receive_nowait(self) -> Message | None:
         """The next message; None if there is none, or the node has failed."""
@@ -772,8 +768,13 @@ class Node:
                 self._timing.committed(batch.deliveries)
             if self._spans is not None:
                 self._spans.committed(batch.deliveries)
-            self._consumers.deliver(self._requests.answered(batch.deliveries))
-        self._states.notice()
+            deliveries = batch.deliveries
+            if self._requests.waiting:
+                deliveries = self._requests.answered(deliveries)
+            self._consumers.deliver(deliveries)
+        transfers = self._engine.transfers
+        if transfers.owed or transfers.awaited is not None:
+            self._states.notice()
         self._running.regulate()
         self._running.measure_room()
 

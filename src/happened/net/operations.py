@@ -43,7 +43,7 @@ class Operations:
             members = self._members.join(name, address)
             self._told.add(name)
             if self._states.gives:
-                self._engine.owe_state(self._members.index[name])
+                self._engine.transfers.owe(self._members.index[name])
             running.joined = self._engine.members.joined
             for former in self._members.replaced(before):
                 running.transport.remove_peer(former)
@@ -137,7 +137,7 @@ class Operations:
     async def _change(self, sites: SiteChanges, text: str, timeout: float) -> tuple[str, ...]:
         running = self._running
         with running.input():
-            self._engine.propose_site(text)
+            sites.propose(text)
             running.after_a_change()  # who is alone in its part is in the next topology at once
         running.measure_room()
         await running.flush()

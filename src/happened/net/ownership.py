@@ -75,13 +75,18 @@ class Ownership:
 
     def check(self) -> None:
         """Raise JournalError if this process does not own the journal, or the file is not the same."""
-        if not self.is_ours:
+        if os.getpid() != self._owner:
             raise JournalError(
                 f"{self.path}: belongs to process {self._owner}, which forked this one; a child needs a "
                 "node, a name and a journal of its own"
             )
         for path, identity in self._files.items():
-            if _identity(path) != identity:
+            try:
+                found = os.stat(path)
+                is_same = (found.st_dev, found.st_ino) == identity
+            except FileNotFoundError:
+                is_same = identity is None
+            if not is_same:
                 raise JournalError(
                     f"{path}: was removed or replaced while the node was running. What is confirmed from now "
                     "on would be lost: put the file back, or let the process join under a new name"

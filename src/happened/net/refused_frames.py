@@ -26,22 +26,19 @@ class Quarantine:
     """What is set aside now, by peer and direction."""
 
     def __init__(self) -> None:
-        self._frames: dict[tuple[str, bool], Quarantined] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._frames)
+        self.by_peer: dict[tuple[str, bool], Quarantined] = {}
 
     def put(self, peer: str, outgoing: bool, number: int, size: int, reason: str) -> None:
-        before = self._frames.get((peer, outgoing))
+        before = self.by_peer.get((peer, outgoing))
         is_again = before is not None and before.number == number
         since, times = (before.since, before.times) if before is not None and is_again else (time.time(), 0)
-        self._frames[peer, outgoing] = Quarantined(peer, outgoing, number, size, reason, since, times + 1)
+        self.by_peer[peer, outgoing] = Quarantined(peer, outgoing, number, size, reason, since, times + 1)
 
     def passed(self, peer: str, outgoing: bool, number: int) -> None:
         """Frames up to this link number were taken after all."""
-        before = self._frames.get((peer, outgoing))
+        before = self.by_peer.get((peer, outgoing))
         if before is not None and number >= before.number:
-            del self._frames[peer, outgoing]
+            del self.by_peer[peer, outgoing]
 
     def frames(self) -> list[Quarantined]:
-        return sorted(self._frames.values())
+        return sorted(self.by_peer.values())

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from .batch import Delivery
 from .errors import NodeClosed
@@ -16,16 +16,14 @@ class Requests:
     def __init__(self, payloads: Payloads, take: Callable[[Delivery], Message]) -> None:
         self._payloads = payloads
         self._take = take
-        self._waiting: dict[str, asyncio.Future[Message]] = {}
+        self.waiting: dict[str, asyncio.Future[Message]] = {}
 
-    def answered(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    def answered(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Hand replies to those who wait for them; returns the other deliveries, in order."""
-        if not self._waiting:
-            return list(deliveries)
         return [each for each in deliveries if not self._is_taken(each)]
 
     def _is_taken(self, delivery: Delivery) -> bool:
-        waiter = self._waiting.get(self._payloads.open(delivery.payload).headers.get(REPLY, ""))
+        waiter = self.waiting.get(self._payloads.open(delivery.payload).headers.get(REPLY, ""))
         if waiter is None or waiter.done():
             return False
         waiter.set_result(self._take(delivery))
@@ -34,7 +32,7 @@ class Requests:
     async def reply(self, name: str) -> Message:
         """Wait for the reply to a message. If nobody waits any more it comes like any other message."""
         waiter: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._waiting[name] = waiter
+        self.waiting[name] = waiter
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -43,10 +41,10 @@ class Requests:
                     waiter.result().nack()  # it came at the same moment
             raise
         finally:
-            del self._waiting[name]
+            del self.waiting[name]
 
     def stop(self, error: Callable[[], BaseException]) -> None:
         """No reply will come."""
-        for waiter in self._waiting.values():
+        for waiter in self.waiting.values():
             if not waiter.done():
                 waiter.set_exception(error())

@@ -102,10 +102,13 @@ class Running:
         """A batch is durable: its frames may leave, and those it received are acknowledged."""
         for link in batch.released_through:
             self.transport.wake(self.members.names[link])
-        self._acknowledgements.durable(batch.received_through)
-        for link in batch.received_through:
-            self.part_if_done(link)
-        self.unpark()
+        if batch.received_through:
+            self._acknowledgements.durable(batch.received_through)
+            for link in batch.received_through:
+                if link in self.engine.members.gone:
+                    self.part_if_done(link)
+        if self.engine.links.parked:
+            self.unpark()
 
     def unpark(self) -> None:
         """Bring back from disk what there is room for in outboxes."""
@@ -128,8 +131,17 @@ class Running:
 
     def regulate(self) -> None:
         """Pause and resume the reading of links."""
-        engine = self.engine
-        links = engine.links
+        engine, limits, links = self.engine, self.limits, self.engine.links
+        if not (
+            self.paused
+            or links.full
+            or len(engine.unacknowledged) > limits.undelivered
+            or engine.unacknowledged_bytes > limits.undelivered_bytes
+            or links.held_in_all > limits.held
+            or engine.held_bytes > limits.held_bytes
+            or engine.staged_entries + links.parking_bytes > limits.staged
+        ):
+            return
         full = {link: links.weight(link) for link in links.full if link not in engine.gone}
         wanted = self.flow.links_to_pause(
             undelivered=len(engine.unacknowledged),

@@ -1,39 +1,74 @@
-"""The token in an engine, for protocols whose sends must be serialized: ordering/token.py on real links.
+"""The layer of the token, for protocols whose sends must be serialized: ordering/token.py on real links.
 
-Everything that concerns it is an input of the engine: that the node wants its turn or ends it, and frames. So
+Everything that concerns it is an input of the kernel: that the node wants its turn or ends it, and frames. So
 the journal has it, and a holder that is killed has the token when it comes back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.effects import Send
-from ..core.errors import CausalityError, RemoteProtocolError
+from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
+from ..ordering import Multicast, needed
 from ..ordering.capabilities import Serializes
 from ..ordering.token import Token, TokenPassed, TokenRequest
-from ..wire.token_frames import decode, encode
+from ..wire.token_frames import MARK, decode, encode
+from .inputs import Input
+from .kernel import Kernel
+from .layer import Take
 
 
 class Serialization:
-    """The token as process `me` of n sees it; `put` puts a frame into the outbox of a link."""
+    """The token as the process of a kernel sees it."""
 
-    def __init__(self, machine: Serializes, me: int, n: int, put: Callable[[int, bytes], object]) -> None:
-        self.token = Token(me, n)
-        self._machine, self._put = machine, put
+    key = "token"
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.token = Token(kernel.me, len(kernel.roster))
+        self._kernel, self._machine = kernel, needed(kernel.machine, Serializes)
+        kernel.layers.append(self)
+        self._order, kernel.order = kernel.order, self._order_in_turn
+        kernel.members.may_leave.append(self._check_turn)
+        kernel.frames[MARK] = self._hear
+        kernel.inputs[Input.TOKEN_WANTED] = lambda number, data: self.want()
+        kernel.inputs[Input.TOKEN_RELEASED] = lambda away, data: self.release(away=bool(away))
+        kernel.joined.append(self._join)
+        kernel.left.append(self._leave)
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether this process may multicast now."""
+        return self.token.has_turn
+
+    def _order_in_turn(self, to: Sequence[int], payload: bytes) -> Multicast:
+        self._check_turn()
+        return self._order(to, payload)
+
+    def _check_turn(self) -> None:
+        if not self.token.has_turn:
+            raise LocalProtocolError(
+                f"{self._kernel.name!r} does not have the token; wait until there is room"
+            )
 
     def want(self) -> None:
+        """Ask for a turn to send."""
+        if self._kernel.has_left:
+            raise LocalProtocolError(f"{self._kernel.name!r} has left the others, or they have expelled it")
         self._send(self.token.request())
+        self._kernel.stage(Input.TOKEN_WANTED, 0)
 
-    def release(self, *, away: bool) -> None:
+    def release(self, *, away: bool = False) -> None:
+        """End our turn. `away`: we shall not hear who asks for the token next."""
         self._send(self.token.release(self._machine.latest, away=away))
+        self._kernel.stage(Input.TOKEN_RELEASED, int(away))
 
-    def join(self, process: int) -> None:
+    def _join(self, process: int) -> None:
         self._send(self.token.join(process))
 
-    def leave(self, process: int) -> None:
+    def _leave(self, process: int) -> None:
         self._send(self.token.leave(process, self._machine.latest))
 
-    def hear(self, link: int, frame: bytes) -> None:
+    def _hear(self, link: int, frame: bytes) -> None:
         message = decode(frame)
         if isinstance(message, TokenRequest):
             if message.process != link:
@@ -54,4 +89,10 @@ class Serialization:
 
     def _send(self, effects: Iterable[Send[Any]]) -> None:
         for to, message in effects:
-            self._put(to, encode(message))
+            self._kernel.links.put(to, encode(message))
+
+    def state(self) -> tuple[Any, list[bytes]]:
+        return self.token.state(), []
+
+    def restore(self, state: Any, take: Take) -> None:
+        self.token.restore(state)

@@ -20,15 +20,20 @@ Leaves out what processes say for themselves: control information, piggybacks of
 """
 
 import hashlib
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..core.destinations import unpack
+from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from ..ordering import Facts, Machine, having
 from ..ordering.capabilities import TellsClock
 from ..wire import piggybacks
+from ..wire.unordered_message import UnorderedMessage
+from .kernel import Kernel
+from .link_routes import Routes
+from .unordered import Unordered
 
 SCHEME = "ecdsa-p256-1"
 """How messages are signed, as hellos and journals tell it."""
@@ -95,6 +100,49 @@ class Signed:
     def _parts(self, roster: Roster, origin: int, clock: int, dests: int, kind: str) -> tuple[str, ...]:
         names = sorted(map(roster.name, unpack(dests)))
         return ("message", self._cluster, roster.name(origin), str(clock), kind, str(len(names)), *names)
+
+
+class SignedOrdered:
+    """The layer that signs and checks the messages of an ordering protocol; `is_tracked`: with piggybacks
+    around what was signed."""
+
+    def __init__(self, kernel: Kernel, signed: Signed, *, is_tracked: bool) -> None:
+        self._kernel, self.signed, self._is_tracked = kernel, signed, is_tracked
+        self._clocks = check_protocol(kernel.facts, kernel.machine)
+        kernel.seals.insert(0, self._seal)  # what is signed is what the application gave
+        self._read, kernel.read = kernel.read, self._read_checked
+        self._deliver, kernel.deliver = kernel.deliver, self._deliver_opened
+
+    def _seal(self, to: Sequence[int], payload: bytes) -> bytes:
+        clock, kernel = self._clocks.coming_clock, self._kernel
+        return self.signed.seal(kernel.me, clock, pack(to), payload, kernel.roster, ORDERED)
+
+    def _read_checked(self, link: int, frame: bytes) -> Any:
+        message = self._read(link, frame)
+        if not self._kernel.replays:
+            self.signed.check(message, self._kernel.roster, tracked=self._is_tracked)
+        return message
+
+    def _deliver_opened(self, sender: int, clock: int, payload: bytes) -> None:
+        self._deliver(sender, clock, self.signed.open(payload))
+
+
+class SignedUnordered(Unordered):
+    """The same for messages outside of all orders."""
+
+    def __init__(self, kernel: Kernel, routes: Routes, signed: Signed) -> None:
+        super().__init__(kernel, routes)
+        self._signed, self._clocks = signed, check_protocol(kernel.facts, kernel.machine)
+
+    def seal(self, dests: int, payload: bytes) -> bytes:
+        clock, kernel = self._clocks.clock + 1, self.kernel
+        return self._signed.seal(kernel.me, clock, dests, payload, kernel.roster, UNORDERED)
+
+    def check(self, message: UnorderedMessage) -> None:
+        self._signed.check_one(message, message.payload, self.kernel.roster, UNORDERED)
+
+    def open(self, payload: bytes) -> bytes:
+        return self._signed.open(payload)
 
 
 def check_protocol(facts: Facts, machine: Machine) -> TellsClock:

@@ -91,6 +91,12 @@ class Steps(Protocol):
     def put(self, link: int, frame: bytes) -> object:
         """Put a frame into the outbox of a link."""
 
+    def note_proposed(self, text: str) -> None:
+        """Journal that a change was proposed here."""
+
+    def note_change(self, is_under_way: bool) -> None:
+        """A change is under way, so that `advance` is called after each frame; or it is not any more."""
+
     def go_on(self, site: Site) -> None:
         """Stand in another site: everything that anybody sent in the last one has been delivered."""
 
@@ -126,6 +132,7 @@ class SiteChanges:
         self._steps = steps
 
     def propose(self, text: str) -> None:
+        """Change the topology, as soon as everything sent so far has arrived everywhere."""
         following = site_of(text, self.site.name)
         change = Change(text, following, succession_of(text, self.site))
         if self.site.departed >> self.site.me & 1:
@@ -139,6 +146,8 @@ class SiteChanges:
             raise LocalProtocolError("the proposed topology is the present one")
         self._check_follows(change)
         self._begin(change)
+        self.advance()
+        self._steps.note_proposed(text)
 
     def _may_overrule(self, present: Change, change: Change) -> bool:
         """Nobody can have ended a change that we have not finished, and shall not finish now."""
@@ -209,6 +218,7 @@ class SiteChanges:
 
     def _begin(self, change: Change) -> None:
         self.change = change
+        self._steps.note_change(True)
         succession = change.succession
         if succession is None:
             self._tell(SiteProposed(self.site.digest, change.text))
@@ -291,6 +301,7 @@ class SiteChanges:
             self.past = []  # no digest of theirs is one with these members
         self.past.append(change.following.base)
         self.change, self.site, self.text = None, change.following, change.text
+        self._steps.note_change(False)
         self.witnessing.stand(self.site)
         failed = None if change.succession is None else change.succession.failed
         account = self.tally.turn(self.site.me, failed)
@@ -363,3 +374,4 @@ class SiteChanges:
             self.change = change = Change(text, following, succession)
             change.has_acted = has_acted
             change.drained, change.said, change.finished, change.heard = map(set, sets)
+        self._steps.note_change(self.change is not None)

@@ -7,8 +7,20 @@ lying member can still do.
 These are checks of what arrives, not of what was journaled: an input that was accepted is replayed as it was.
 """
 
+from typing import Any, Protocol
+
 from ..core.errors import RemoteProtocolError
 from .departures import Departures
+from .layer import Read
+
+
+class Reading(Protocol):
+    """What of a kernel the checks concern."""
+
+    read: Read
+    replays: bool
+    time: int
+
 
 CLOCK_SKEW = 24 * 3600 * 10**9
 """Nanoseconds by which the clocks of two machines may differ."""
@@ -25,6 +37,19 @@ def check_timestamp(timestamp: int, now: int) -> None:
         raise RemoteProtocolError(
             f"no message can have timestamp {timestamp} yet: somebody lies, or a clock is off"
         )
+
+
+def check_timestamps(kernel: Reading) -> None:
+    """Have a kernel check the timestamp of each message that arrives."""
+    read = kernel.read
+
+    def read_checked(link: int, frame: bytes) -> Any:
+        message = read(link, frame)
+        if not kernel.replays:
+            check_timestamp(getattr(message, "timestamp", 0), kernel.time)
+        return message
+
+    kernel.read = read_checked
 
 
 def check_admission(registrar: str, departures: Departures, link: int, name: str) -> None:

@@ -22,16 +22,19 @@ Bounds     the admitting process keeps the clocks of what was delivered since th
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..core.destinations import unpack
-from ..core.errors import RemoteProtocolError
+from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..wire import membership as wire
 from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
 from .batch import Delivery
 from .departures import Departures
+from .inputs import Input
+from .kernel import Kernel
+from .layer import Take
 
 MOST_NAMES = 4096
 """Messages that are named one by one before those which are acknowledged are put together."""
@@ -49,31 +52,26 @@ class Tally:
 
     def __init__(self) -> None:
         self._sent: Counter[int] = Counter()
-        self._sent_to: dict[int, int] = {}  # those that `_sent` lacks
+        self.sent_to: dict[int, int] = {}  # those that `_sent` lacks
         self.delivered: Counter[int] = Counter()
-
-    def count_sent(self, dests: int) -> None:
-        self._sent_to[dests] = self._sent_to.get(dests, 0) + 1
-        if len(self._sent_to) > MOST_SETS:
-            self._count_by_process()
 
     @property
     def sent(self) -> Counter[int]:
-        self._count_by_process()
+        self.count_by_process()
         return self._sent
 
-    def _count_by_process(self) -> None:
-        for dests, count in self._sent_to.items():
+    def count_by_process(self) -> None:
+        for dests, count in self.sent_to.items():
             for process in unpack(dests):
                 self._sent[process] += count
-        self._sent_to.clear()
+        self.sent_to.clear()
 
     def forget(self, index: int) -> None:
         """Somebody begins under this index."""
         del self.sent[index], self.delivered[index]
 
     def restore(self, sent: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]) -> None:
-        self._sent, self._sent_to = Counter(dict(sent)), {}
+        self._sent, self.sent_to = Counter(dict(sent)), {}
         self.delivered = Counter(dict(delivered))
 
 
@@ -155,26 +153,41 @@ def data_of(contained: Ranges, state: bytes) -> bytes:
 
 
 class Transfers:
-    """The part of process `me`; `put` puts a frame into the outbox of a link."""
+    """The states that the process of a kernel owes to others, or waits for."""
 
-    def __init__(self, me: int, put: Callable[[int, bytes], object]) -> None:
-        self._me, self._put = me, put
+    key = "transfers"
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel, self._me, self._put = kernel, kernel.me, kernel.links.put
         self.tally = Tally()
         self.owed: dict[int, Owed] = {}  # by the newcomer
         self._given: set[int] = set()  # the newcomers that have had theirs
         self.awaited: Awaited | None = None
         self.has_begun = False  # with a state
         self.contained: Ranges = {}  # in the state we began with
+        kernel.layers.append(self)
+        kernel.on_sent.append(self._sent)
+        kernel.give = self._hand_over
+        kernel.joining.append(self._joined)
+        kernel.left.append(self._left)
+        kernel.inputs[Input.STATE_OWED] = lambda newcomer, data: self.owe(newcomer)
+        kernel.inputs[Input.STATE_GIVEN] = self._note_given
+        kernel.inputs[Input.STATE_AWAITED] = lambda source, data: self.wait_for(source)
+        kernel.members.keeps_indices.append(lambda: bool(self.owed))  # which names messages by index
+        kernel.members.news[StateAsked] = self._hear_asked
+        kernel.members.news[StateTally] = self._hear_tally
+        kernel.members.news[StateGiven] = self._hear_given
 
     # Where the newcomer is admitted.
 
-    def owe(self, newcomer: int, present: Iterable[int]) -> None:
+    def owe(self, newcomer: int) -> None:
         """Give the process of this index, which has just joined, the application's state."""
         frame = wire.encode(StateAsked(newcomer))
-        asked = [link for link in present if link != newcomer]
+        asked = [link for link in self._kernel.present_links() if link != newcomer]
         self.owed[newcomer] = Owed(asked, {self._me: self.tally.sent[self._me]})
         for link in (*asked, newcomer):
             self._put(link, frame)
+        self._kernel.stage(Input.STATE_OWED, newcomer)
 
     def waits_for(self, newcomer: int, departures: Departures) -> list[int]:
         """Whose messages the state lacks that it must contain; nobody's: it can be taken."""
@@ -186,26 +199,58 @@ class Transfers:
         }
         return sorted(missing | {process for process, each in departures.items() if each.stage < 1})
 
-    def given(self, newcomer: int, clocks: tuple[int, ...]) -> None:
-        """The messages of these clocks are the state."""
+    def send_state(self, newcomer: int, state: bytes, most_bytes: int) -> None:
+        """Multicast the application's state, which has the effects of all that is acknowledged and of nothing
+        else, to a newcomer in messages of at most so many bytes."""
+        kernel, owed = self._kernel, self.owed[newcomer]
+        owed.fold(kernel.unacknowledged)
+        data = data_of(owed.contained, state)
+        parts = [data[at : at + most_bytes] for at in range(0, len(data), most_bytes)]
+        if len(parts) > MOST_PARTS:
+            raise LocalProtocolError(
+                f"it takes {len(parts)} messages of {most_bytes} bytes, more than {MOST_PARTS}"
+            )
+        clocks = [kernel.multicast([newcomer], part) for part in parts]
+        self._note_given(newcomer, b"".join(clock.to_bytes(8, "big") for clock in clocks))
+
+    def _note_given(self, newcomer: int, data: bytes) -> None:
+        """Our messages of these clocks are the state; they were multicast just before."""
+        clocks = tuple(int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8))
         self._put(newcomer, wire.encode(StateGiven(newcomer, clocks)))
         del self.owed[newcomer]
         self._given.add(newcomer)
+        self._kernel.sent -= len(clocks)  # they are not the application's
+        self._kernel.stage(Input.STATE_GIVEN, newcomer, data)
 
-    def sent(self, dests: int, clock: int) -> None:
+    def _sent(self, dests: int, clock: int) -> None:
         """We have multicast a message to this set."""
-        self.tally.count_sent(dests)
+        sent_to = self.tally.sent_to
+        sent_to[dests] = sent_to.get(dests, 0) + 1
+        if len(sent_to) > MOST_SETS:
+            self.tally.count_by_process()
         if self.owed and not dests >> self._me & 1:
             for owed in self.owed.values():
                 add_clock(owed.contained, self._me, clock)
 
-    def handed_over(self, delivery: Delivery, unacknowledged: Container[int]) -> None:
+    def _hand_over(self, sender: int, clock: int, payload: bytes, history: str) -> None:
+        """Number a delivery; or keep it back until the application has the state that it begins with."""
+        self.tally.delivered[sender] += 1
+        if self.awaited is not None:
+            self._withhold(self.awaited, Delivery(0, sender, clock, payload, history))
+        elif not self.contained or not self.is_contained(sender, clock):
+            (self._number if self.owed else self._kernel.number)(sender, clock, payload, history)
+
+    def _number(self, sender: int, clock: int, payload: bytes, history: str) -> None:
+        kernel = self._kernel
+        kernel.number(sender, clock, payload, history)
         for owed in self.owed.values():
-            owed.hand_over(delivery, unacknowledged)
+            owed.hand_over(kernel.unacknowledged[kernel.delivered], kernel.unacknowledged)
 
     # What others say.
 
-    def hear_asked(self, link: int, newcomer: int) -> None:
+    def _hear_asked(self, link: int, news: StateAsked) -> None:
+        newcomer = news.index
+        self._kernel.members.check_known(link, newcomer)
         if newcomer == self._me:
             if self.awaited is None and not self.has_begun:
                 raise RemoteProtocolError(
@@ -221,40 +266,67 @@ class Transfers:
         else:
             self._put(link, wire.encode(StateTally(newcomer, self.tally.sent[link])))
 
-    def hear_tally(self, link: int, newcomer: int, sent: int) -> None:
-        owed = self.owed.get(newcomer)
+    def _hear_tally(self, link: int, news: StateTally) -> None:
+        owed = self.owed.get(news.index)
         if owed is not None and link in owed.asked:
             owed.asked.discard(link)
-            owed.due[link] = sent
+            owed.due[link] = news.sent
 
-    def joined(self, index: int) -> None:
+    def _joined(self, index: int) -> None:
         """Somebody begins under this index: what we know is of whoever had it before."""
         self.tally.forget(index)
         self.contained.pop(index, None)
         self._given.discard(index)
 
-    def left(self, index: int) -> None:
+    def _left(self, index: int) -> None:
         self.owed.pop(index, None)
 
     # Where it begins.
 
     def wait_for(self, source: int) -> None:
-        """Begin with the state that this process gives."""
+        """Begin with the state that this process gives: nothing is delivered before it."""
         self.awaited = Awaited(source)
         self._put(source, wire.encode(StateAsked(self._me)))
+        self._kernel.stage(Input.STATE_AWAITED, source)
 
-    def hear_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None:
-        if newcomer != self._me or self.awaited is None or link != self.awaited.source or self.awaited.clocks:
+    def _hear_given(self, link: int, news: StateGiven) -> None:
+        """A process says which of its messages are the state that we wait for."""
+        awaited = self.awaited
+        if news.index != self._me or awaited is None or link != awaited.source or awaited.clocks:
             raise RemoteProtocolError(f"process {link} gives a state that nobody waits for")
-        self.awaited.clocks = clocks
+        awaited.clocks = news.clocks
+        try:
+            self._begin_if_arrived(awaited)
+        except RemoteProtocolError:
+            awaited.clocks = ()  # those messages are no state
+            raise
 
-    def take_back_given(self) -> None:
-        """What we heard last is refused: those messages are no state."""
-        assert self.awaited is not None
-        self.awaited.clocks = ()
+    def _withhold(self, awaited: Awaited, delivery: Delivery) -> None:
+        """Keep a delivery back until the application has the state that it begins with."""
+        awaited.withheld.append(delivery)
+        self._count_withheld(delivery, 1)
+        if awaited.clocks:
+            self._begin_if_arrived(awaited)
 
-    def begin(self, begun: Begun) -> None:
+    def _begin_if_arrived(self, awaited: Awaited) -> None:
+        """Hand over the state, if all of it is here, and what was kept back that it does not contain."""
+        begun = awaited.arrived()
+        if begun is None:
+            return
+        for each in awaited.withheld:
+            self._count_withheld(each, -1)
         self.awaited, self.has_begun, self.contained = None, True, begun.contained
+        self._number(awaited.source, STATE_CLOCK, begun.state, "")
+        for _, sender, clock, payload, history in begun.others:
+            if not self.is_contained(sender, clock):
+                self._number(sender, clock, payload, history)
+
+    def _count_withheld(self, delivery: Delivery, times: int) -> None:
+        """What is kept back counts as held, where pausing its link makes progress."""
+        kernel = self._kernel
+        if kernel.counts_held and delivery.sender in kernel.links.held:
+            kernel.links.count_held(delivery.sender, times)
+            kernel.held_bytes += times * len(delivery.payload)
 
     def is_contained(self, sender: int, clock: int) -> bool:
         """Whether the state that we began with has the effects of this message."""
@@ -291,7 +363,7 @@ class Transfers:
         head["awaited_state"] = [self.awaited.source, self.awaited.clocks, kept]
         return head, [each.payload for each in withheld]
 
-    def restore(self, head: Mapping[str, Any], take: Callable[[int], bytes]) -> None:
+    def restore(self, head: Mapping[str, Any], take: Take) -> None:
         self.tally.restore(*head["tally"])
         self.owed = {}
         for index, (asked, due, names, contained) in head.get("owed", {}).items():
@@ -309,3 +381,5 @@ class Transfers:
             self.awaited.withheld = [
                 Delivery(0, sender, clock, take(length), history) for sender, clock, length, history in kept
             ]
+            for each in self.awaited.withheld:
+                self._count_withheld(each, 1)

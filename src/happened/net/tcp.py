@@ -63,31 +63,25 @@ class TcpTransport:
 
     def __init__(self, listen: str, guard: Guard, limits: Limits | None = None) -> None:
         self._listen = split_address(listen)
-        self._guard = guard
-        self._limits = limits or Limits()
+        self.guard = guard
+        self.limits = limits or Limits()
+        self.max_payload = self.limits.payload
         self._addresses: dict[str, tuple[str, int]] = {}
         self._removed: set[str] = set()  # who was a peer
         self._callers: dict[str, _Caller] = {}
         self._called: dict[str, _Called] = {}
         self._strangers: OrderedDict[_Connection, None] = OrderedDict()
         self._paused: set[str] = set()
-        self._host: Host | None = None
         self._server: Listener | None = None
         self.address = listen
 
-    @property
-    def host(self) -> Host:
-        if self._host is None:
-            raise NodeError("this transport has not been started")
-        return self._host
-
     async def start(self, host: Host) -> None:
-        self._host = host
+        self.host = host
         where, port = self._listen
         self._check_local(where, "listens on")
         try:
             self._server = await open_listener(
-                lambda: _Called(self), where, port, host, self._limits, lambda: self._guard.tls(server=True)
+                lambda: _Called(self), where, port, host, self.limits, lambda: self.guard.tls(server=True)
             )
         except OSError as error:
             raise NodeError(
@@ -98,10 +92,6 @@ class TcpTransport:
         self.address = f"{where or bound[0]}:{bound[1]}"
         for peer in self._addresses:
             self._call(peer)
-
-    @property
-    def max_payload(self) -> int:
-        return self._limits.payload
 
     def check_address(self, peer: str, address: str) -> None:
         where, _ = split_address(address)
@@ -158,7 +148,7 @@ class TcpTransport:
         self._callers[peer] = _Caller(self, peer, where, port)
 
     def _check_local(self, where: str, what: str) -> None:
-        if self._guard.local_only and not _is_loopback(where):
+        if self.guard.local_only and not _is_loopback(where):
             raise NodeError(
                 f"{what} {where!r}, which is not loopback, without authentication; give certificates or a "
                 "shared key, or allow plaintext anywhere by name"
@@ -169,7 +159,7 @@ class TcpTransport:
     def stranger(self, connection: "_Connection") -> None:
         """A connection was accepted, and has not said who it is."""
         self._strangers[connection] = None
-        if len(self._strangers) > self._limits.strangers:
+        if len(self._strangers) > self.limits.strangers:
             oldest = next(iter(self._strangers))
             oldest.abort("too many connections that have not said who they are")
 
@@ -197,14 +187,6 @@ class TcpTransport:
         if name not in self._addresses:
             what = "no longer a peer" if name in self._removed else "not a peer"
             raise HandshakeError(Reason.UNWELCOME, f"{name!r} is {what} of {self.host.name!r}")
-
-    @property
-    def limits(self) -> Limits:
-        return self._limits
-
-    @property
-    def guard(self) -> Guard:
-        return self._guard
 
 
 class _Connection(asyncio.Protocol):
@@ -412,17 +394,16 @@ class _Called(_Connection):
     def _refused_frame(self) -> dict[str, int]:
         return {"number": self._owner.host.expects(self.peer)} if self._agreed else {}
 
-    def _meet(self, frames: list[tuple[int, bytes]]) -> None:
+    def _meet(self, caller: Hello, frames: list[tuple[int, bytes]]) -> None:
         """Remember a caller that goes on after our hello."""
-        if self._unmet is not None and frames:
-            number, body = frames[0]
-            if number or "refused" not in read_control(body):
-                self._owner.host.meet(self.peer, self._unmet)
-                self._unmet = None
+        if frames and (frames[0][0] or "refused" not in read_control(frames[0][1])):
+            self._owner.host.meet(self.peer, caller)
+            self._unmet = None
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
-        self._meet(frames)
+        if self._unmet is not None:
+            self._meet(self._unmet, frames)
         if self._agreed and all(map(NUMBER, frames)):
             host.arrived(self.peer, frames)
             return
@@ -509,7 +490,7 @@ class _Outgoing(_Connection):
     def pump(self) -> None:
         """Send what is released, as long as the connection takes it and the peer takes the frames."""
         outbox = self._owner.host.outbox(self.peer)
-        while self._may_write and self._agreed and not self._ended:
+        while self._may_write and self._agreed and not self._ended and outbox.released > self._sent:
             if self._probes and self._sent > self._began:
                 return
             if not (frames := outbox.after(self._sent, 1 if self._probes else RECORD_BODIES)):

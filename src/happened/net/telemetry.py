@@ -23,7 +23,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opentelemetry import propagate, trace
@@ -31,6 +31,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 
 from .. import __version__
+from ..core.errors import CausalityError
 from ..ordering import Held
 from .batch import Delivery, Recorder
 from .event_listener import Listener
@@ -40,7 +41,7 @@ from .payloads import OWN, Payloads
 from .qualified import PLAIN, How
 from .requests import Requests
 from .running import Running
-from .sending import Sending, listed
+from .sending import Sending
 
 log = logging.getLogger("happened.node")
 
@@ -225,7 +226,7 @@ class SpanListener(Listener):
             when = self._delivered.pop((each.sender, each.clock), None)
             self._telemetry.delivered(each, self._names(each.sender), when)
 
-    def received(self, seq: int, time: int, message: Any) -> None:
+    def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
         # What a protocol sends for itself may have no clock; what is only relayed here is not delivered.
         clock = getattr(message, "clock", None)
         if clock is not None and self._me in message.to:
@@ -234,7 +235,7 @@ class SpanListener(Listener):
                 self._arrivals[name] = Arrival(seq, self._telemetry.now(), self._waits_for(name))
             if len(self._arrivals) > ARRIVALS:
                 del self._arrivals[next(iter(self._arrivals))]
-        super().received(seq, time, message)
+        super().received(seq, time, message, frame)
 
     def _waits_for(self, name: Name) -> tuple[str, ...]:
         if len(self._arrivals) > ASKED:
@@ -267,18 +268,39 @@ class TracedSending(Sending):
     ) -> None:
         super().__init__(running, payloads, requests, states, stamps=stamps, confirms=confirms)
         self._telemetry = telemetry
+        self._has_span = False
 
     def now(
         self,
         to: str | Iterable[str],
-        body: bytes,
+        value: Any,
         headers: Mapping[str, str] | None,
         ordered: bool = True,
         how: How = PLAIN,
     ) -> Sent:
-        to = listed(to)
-        names = (to,) if isinstance(to, str) else to
+        to = to if isinstance(to, str) else tuple(to)
+        self._has_span = False
+        try:
+            return super().now(to, value, headers, ordered, how)
+        except CausalityError:
+            if self._has_span:
+                raise
+            names = (to,) if isinstance(to, str) else to
+            with self._telemetry.sending(names, 0, headers, ordered=ordered):  # it was refused before
+                raise
+
+    def send(
+        self,
+        to: str | Sequence[str],
+        links: Sequence[int],
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        ordered: bool,
+        how: How,
+    ) -> Sent:
+        names = (to,) if isinstance(to, str) else tuple(to)
+        self._has_span = True
         with self._telemetry.sending(names, len(body), headers, ordered=ordered) as (span, carried):
-            name = super().now(to, body, carried, ordered, how)
+            name = super().send(to, links, body, carried, ordered, how)
             span.set_attribute("messaging.message.id", str(name))
             return name

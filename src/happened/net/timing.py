@@ -58,13 +58,13 @@ class Timing(Listener):
 
     # What an engine records.
 
-    def received(self, seq: int, time: int, message: Any) -> None:
+    def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
         clock = getattr(message, "clock", None)  # what a protocol sends for itself may have none
         if clock is not None:
             self._arrivals[message.sender, clock] = self._clock()
             if len(self._arrivals) > ARRIVALS:
                 del self._arrivals[next(iter(self._arrivals))]
-        super().received(seq, time, message)
+        super().received(seq, time, message, frame)
 
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
         arrival = self._arrivals.pop((sender, clock), None)

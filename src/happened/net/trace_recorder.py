@@ -7,30 +7,38 @@ Layout     DIR/NAME@FIRST-NNNNNN.parquet, FIRST being the first seq of a run of 
            one directory, which `happened check` and `happened analyze` take as it is.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..core.destinations import unpack
+from ..core.roster import Roster
 from ..trace import TraceWriter
 from ..trace.tracker_attributes import tracker_attributes
 from ..tracking import Stamp
-from ..wire import control_sizes
+from ..wire import control_length, control_size
 from .errors import NodeError
 
 PART_ROWS = 16384
 
 
-class TraceRecorder:
-    """Takes the events of the process `process`; `names` turns an index into a name."""
+class Numbering(Protocol):
+    """Who takes part, by index."""
 
-    def __init__(self, directory: Path, process: str, names: Callable[[int], str], computation: str) -> None:
+    me: int
+    roster: Roster
+
+
+class TraceRecorder:
+    """Takes the events of the process `process`, which is one of `members`."""
+
+    def __init__(self, directory: Path, process: str, members: Numbering, computation: str) -> None:
         self._process = process
-        self._names = names
-        self._computation = computation
+        self._members = members
         file = _file_name(process)
         parts = sorted(directory.glob(f"{file}@*.parquet")) if directory.is_dir() else []
         self.directory = directory
@@ -41,6 +49,7 @@ class TraceRecorder:
         except (OSError, pa.ArrowException) as error:
             raise NodeError(f"{directory}: cannot hold the trace of {process!r}: {error}") from error
         self._has_failed = False  # a part was lost: those after it would leave a gap
+        self._row: dict[str, Any] = {"computation": computation, "process": process}
         self._staged: list[dict[str, Any]] = []
 
     def continues(self, events: int) -> None:
@@ -51,45 +60,57 @@ class TraceRecorder:
                 f"after event {events}: give the directory that has the others, or start without a trace"
             )
 
-    def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None:
+    def sent(
+        self,
+        seq: int,
+        time: int,
+        clock: int,
+        to: int,
+        messages: Sequence[Any],
+        frames: Sequence[bytes],
+    ) -> None:
         if seq > self.written:
-            self._stage(
-                seq=seq,
-                kind="send",
-                message=f"{self._process}:{clock}",
-                to=[self._names(each) for each in to],
-                time=time,
-                control_entries=sum(message.size()[0] for message in messages),
-                control_bytes=sum(control_sizes(messages)),
+            entries = size = 0
+            for message, frame in zip(messages, frames, strict=True):
+                entries += message.size()[0]
+                size += control_length(frame)
+            self._stage_send(
+                "send", seq, time, clock, to, {"control_entries": entries, "control_bytes": size}
             )
 
     def sent_unordered(
-        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+        self, seq: int, time: int, clock: int, to: int, attributes: dict[str, str] | None = None
     ) -> None:
         if seq > self.written:
-            self._stage(
-                seq=seq,
-                kind="unordered",
-                message=f"{self._process}:{clock}",
-                to=[self._names(each) for each in to],
-                time=time,
-                attributes=attributes,
-            )
+            self._stage_send("unordered", seq, time, clock, to, {"attributes": attributes})
 
-    def received(self, seq: int, time: int, message: Any) -> None:
+    def _stage_send(self, kind: str, seq: int, time: int, clock: int, to: int, more: dict[str, Any]) -> None:
+        name, names = self._members.roster.name, []
+        for each in unpack(to):
+            names.append(name(each))
+        message = f"{self._process}:{clock}"
+        row = {**self._row, "seq": seq, "kind": kind, "message": message, "to": names, "time": time}
+        self._staged.append(row | more)
+
+    def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
         if seq <= self.written:
             return
-        name = f"{self._names(message.sender)}:{message.clock}"
-        entries, size = message.size()[0], sum(control_sizes([message]))
-        row = {"seq": seq, "time": time, "control_entries": entries, "control_bytes": size}
-        if any(self._names(each) == self._process for each in message.to):
-            self._stage(**row, kind="receive", message=name)
+        name = f"{self._members.roster.name(message.sender)}:{message.clock}"
+        entries = message.size()[0]
+        size = control_length(frame) if frame else control_size(message)
+        row = {**self._row, "seq": seq, "time": time, "control_entries": entries, "control_bytes": size}
+        if message.dests >> self._members.me & 1:
+            row |= {"kind": "receive", "message": name}
         else:  # not for the application here: a relayed message, an acknowledgement
-            self._stage(**row, kind="internal", label=f"{type(message).__name__} of {name}")
+            row |= {"kind": "internal", "label": f"{type(message).__name__} of {name}"}
+        self._staged.append(row)
 
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
         if seq > self.written:
-            self._stage(seq=seq, kind="deliver", message=f"{self._names(sender)}:{clock}", time=time)
+            message = f"{self._members.roster.name(sender)}:{clock}"
+            self._staged.append(
+                {**self._row, "seq": seq, "kind": "deliver", "message": message, "time": time}
+            )
 
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
         """An event that the tracker numbered; null events are not the application's."""
@@ -103,17 +124,8 @@ class TraceRecorder:
                 scalar=stamp.scalar,
                 null=stamp.null,
             )
-            self._stage(
-                seq=seq,
-                kind="internal",
-                time=time,
-                relevant=not stamp.null,
-                label=label,
-                attributes=told,
-            )
-
-    def _stage(self, **row: Any) -> None:
-        self._staged.append({"computation": self._computation, "process": self._process, **row})
+            row = {"seq": seq, "kind": "internal", "time": time, "relevant": not stamp.null}
+            self._staged.append({**self._row, **row, "label": label, "attributes": told})
 
     def cut(self) -> list[dict[str, Any]]:
         """End the current batch of rows and return it."""

@@ -1,7 +1,7 @@
-"""The tracker of a node: what it puts on messages, takes from them, and tells of relevant events.
+"""The layer of a tracker: what it puts on messages, takes from them, and tells of relevant events.
 
-Assumes    it is driven by the engine alone, whose journal has every input: its state is a function of them.
-           The application gets a message when the engine delivers it (docs/runtime.md).
+Assumes    it is driven by the kernel alone, whose journal has every input: its state is a function of them.
+           The application gets a message when the kernel delivers it (docs/runtime.md).
 Promises   what the tracking protocol promises. A multicast that the ordering protocol refuses leaves it as it
            was, and so does a frame that is refused.
            What a piggyback tells is tried when its message arrives, so that a peer that tells what cannot
@@ -12,60 +12,98 @@ Leaves out the same for messages that come inside others (`carries_payloads`): t
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.effects import Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
-from ..core.roster import Roster
+from ..ordering import Multicast
 from ..ordering.facts import Facts as OrderingFacts
 from ..tracking import Stamp, check_deliveries, create, facts_of, named, protocols
+from ..wire import encode_multicast
 from ..wire import piggybacks as wire
 from ..wire.piggybacks import Envelope
 from .errors import EngineFault
+from .inputs import Input
+from .kernel import Kernel
+from .layer import Take
 from .transport import Transport
 
 MARK = wire.MARK
 
 
 class Tracking:
-    """The tracker `name` (as in `create`) of process `me` of `n`, on messages of an ordering protocol."""
+    """The tracker `name` (as in `create`) of a kernel. `shares`: a medium carries one frame for all."""
 
-    def __init__(self, name: str, me: int, n: int, ordering: OrderingFacts) -> None:
+    key = "tracker"
+
+    def __init__(self, kernel: Kernel, name: str, *, shares: bool = False) -> None:
+        ordering = kernel.facts
         check_deliveries(name, ordering.order, ordering.name)
-        self.name = name
-        self.facts = facts_of(name)
-        self._me = me
-        self._ordering = ordering
-        self._machine = create(name, me, n)
-        self._is_passed_on = bool(ordering.copies.relays) or ordering.copies.carries_payloads
+        self.name, self.facts = name, facts_of(name)
+        self._kernel, self._me = kernel, kernel.me
+        self._machine = create(name, kernel.me, len(kernel.roster))
+        self._is_passed_on = bool(ordering.copies.relays) or ordering.copies.carries_payloads or shares
+        kernel.layers.append(self)
+        self._order, kernel.order = kernel.order, self._order_tracked
+        self._read, kernel.read = kernel.read, self._read_tracked
+        self._deliver, kernel.deliver = kernel.deliver, self._deliver_tracked
+        kernel.checks.append(self._check)
+        kernel.encode = self._encode
+        kernel.frames[MARK] = kernel.receive_message
+        kernel.inputs[Input.RELEVANT_EVENT] = lambda number, label: self.relevant(label.decode())
+        kernel.joining.append(lambda process: self._machine.join(process))
+        kernel.members.keeps_indices.append(lambda: True)  # timestamps name everybody for ever
 
-    def relevant(self, roster: Roster) -> Stamp:
-        return named(self._machine.relevant(), roster)
+    def relevant(self, label: str) -> Stamp:
+        """Record a relevant event of the application; returns what the tracker tells of it."""
+        stamp = named(self._machine.relevant(), self._kernel.roster)
+        self._kernel.stage(Input.RELEVANT_EVENT, 0, label.encode())
+        self._record(stamp, label)
+        return stamp
+
+    def _record(self, stamp: Stamp, label: str) -> None:
+        kernel = self._kernel
+        kernel.machine.tick()
+        kernel.events += 1
+        if kernel.recorder is not None:
+            kernel.recorder.relevant(kernel.events, kernel.time, self.name, stamp, label)
 
     # What is sent.
 
-    def mark(self) -> Any:
-        return self._machine.mark()
+    def _order_tracked(self, to: Sequence[int], payload: bytes) -> Multicast:
+        mark = self._machine.mark()
+        try:
+            sealed, forced = self._wrap(to, payload)
+            done = self._order(to, sealed)
+        except LocalProtocolError:
+            self._machine.rewind(mark)
+            raise
+        if forced is not None:  # it happened before the send; the machine only counts it
+            self._record(forced, "null event")
+        return done
 
-    def rewind(self, mark: Any) -> None:
-        self._machine.rewind(mark)
-
-    def wrap(self, to: Sequence[int], payload: bytes, roster: Roster) -> tuple[bytes, Stamp | None]:
+    def _wrap(self, to: Sequence[int], payload: bytes) -> tuple[bytes, Stamp | None]:
         """The payload with a piggyback for each destination, and the null event that has to come before."""
         others = sorted({each for each in to if each != self._me})
         carried = self._machine.on_multicast(others)
         forced = next((each.forced for each in carried if each.forced is not None), None)
         piggybacks = {each: one.encode() for each, one in zip(others, carried, strict=True)}
         sealed = wire.seal(Envelope(self._machine.n, piggybacks, payload))
-        return sealed, None if forced is None else named(forced, roster)
+        return sealed, None if forced is None else named(forced, self._kernel.roster)
 
-    def payload_for(self, to: int, payload: bytes) -> bytes:
+    def _encode(self, sends: Sequence[Send[Any]]) -> list[bytes]:
+        messages = [message for _, message in sends]
+        payloads = [self._payload_for(to, message.payload) for to, message in sends]
+        return [wire.mark(self.facts.number, frame) for frame in encode_multicast(messages, payloads)]
+
+    def _payload_for(self, to: int, payload: bytes) -> bytes:
         """What the copy for `to` has as its payload: if it may be passed on to others, everything."""
         return payload if self._is_passed_on or not payload else wire.only_for(to, payload)
 
-    def frame(self, frame: bytes) -> bytes:
-        return wire.mark(self.facts.number, frame)
-
     # What arrives.
 
-    def unframe(self, frame: bytes) -> bytes:
+    def _read_tracked(self, link: int, frame: bytes) -> Any:
+        return self._read(link, self._unframe(frame))
+
+    def _unframe(self, frame: bytes) -> bytes:
         """The message's own frame; RemoteProtocolError if it has piggybacks of another tracker, or none."""
         if not frame or frame[0] != MARK:
             raise RemoteProtocolError(
@@ -80,7 +118,7 @@ class Tracking:
             )
         return inner
 
-    def check(self, message: Any) -> None:
+    def _check(self, message: Any) -> None:
         """Raise RemoteProtocolError if a message for this process has no piggyback that can be taken in."""
         sender, machine = message.sender, self._machine
         if not message.payload or not message.dests >> self._me & 1:
@@ -92,15 +130,15 @@ class Tracking:
             finally:
                 machine.rewind(before)
 
-    def delivered(self, sender: int, payload: bytes) -> bytes:
-        """Take in what a message carried when it is delivered; returns the application's payload."""
+    def _deliver_tracked(self, sender: int, clock: int, payload: bytes) -> None:
+        """Take in what a message carried when it is delivered."""
         try:
             envelope = wire.open_sealed(payload)
             if sender != self._me:
                 self._machine.on_receive(sender, self._piggyback(envelope))
         except CausalityError as error:
             raise EngineFault(f"process {sender} tells the tracker what cannot be: {error}") from error
-        return envelope.payload
+        self._deliver(sender, clock, envelope.payload)
 
     def _piggyback(self, envelope: Envelope) -> Any:
         data = envelope.piggybacks.get(self._me)
@@ -110,22 +148,21 @@ class Tracking:
 
     # What survives.
 
-    def join(self, process: int) -> None:
-        self._machine.join(process)
+    def state(self) -> tuple[Any, list[bytes]]:
+        data = self._machine.snapshot()
+        return [len(self._kernel.roster), len(data)], [data]
 
-    def snapshot(self) -> bytes:
-        return self._machine.snapshot()
-
-    def restored(self, data: bytes, n: int) -> "Tracking":
-        """One of n processes with the state of this snapshot."""
-        other = Tracking(self.name, self._me, n, self._ordering)
-        other._machine.restore(data)
-        return other
+    def restore(self, state: Any, take: Take) -> None:
+        n, length = state
+        if n != self._machine.n:  # others have joined
+            self._machine = create(self.name, self._me, n)
+        self._machine.restore(take(length))
 
 
 def check_tracker(name: str, ordering: OrderingFacts, transport: Transport) -> None:
     """Refuse a tracker that there is not, or that needs more order than it would get."""
-    facts = Tracking(name, 0, 1, ordering).facts
+    check_deliveries(name, ordering.order, ordering.name)
+    facts = facts_of(name)
     if facts.fifo_links and not transport.keeps_order:
         raise LocalProtocolError(
             f"{name} needs FIFO links, which {type(transport).__name__} does not promise: use a tracker that "
@@ -133,10 +170,10 @@ def check_tracker(name: str, ordering: OrderingFacts, transport: Transport) -> N
         )
 
 
-def refuse_piggybacks(frame: bytes) -> RemoteProtocolError:
-    """Why a node without a tracker refuses a frame that has piggybacks."""
+def refuse_piggybacks(link: int, frame: bytes) -> None:
+    """Refuse a frame that has piggybacks, at a node without a tracker."""
     number, _ = wire.unmark(frame)
-    return RemoteProtocolError(
+    raise RemoteProtocolError(
         f"a message with piggybacks of {_tracker(number)}, and this node has no tracker: give it the same"
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .engine import Engine
+from .serialized import Serialization
 
 TURN = 0.005
 """Seconds: many messages of one sender share one passing of the token, and others do not wait long."""
@@ -28,11 +29,12 @@ class Turns:
     def __init__(
         self,
         engine: Engine,
+        serialization: Serialization,
         loop: asyncio.AbstractEventLoop,
         given: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
-        self._engine, self._loop = engine, loop
+        self._engine, self._serialization, self._loop = engine, serialization, loop
         self._given, self._changed = given, changed
         self._waiting = 0
         self._sent_before = 0
@@ -52,7 +54,7 @@ class Turns:
     def _want(self) -> None:
         if not self._engine.has_turn:
             self._given()
-            self._engine.want_token()
+            self._serialization.want()
             self._changed()
 
     def notice(self) -> None:
@@ -71,7 +73,7 @@ class Turns:
             self._end = self._loop.call_later(TURN, self._over)
             return
         self._given()
-        engine.release_token()
+        self._serialization.release()
         self._changed()
         if self._waiting:
             self._want()
@@ -84,16 +86,14 @@ class Turns:
     @property
     def is_asking(self) -> bool:
         """Whether the token is on its way to us, or will be."""
-        serialization = self._engine.serialization
-        assert serialization is not None
-        return serialization.token.wants and not serialization.token.is_here
+        token = self._serialization.token
+        return token.wants and not token.is_here
 
     def pass_on(self) -> None:
         """Give the token away, if it is here: the node closes."""
         self.cancel()
-        engine, serialization = self._engine, self._engine.serialization
-        assert serialization is not None
+        engine, serialization = self._engine, self._serialization
         if serialization.token.is_here and engine.present_links() and not engine.has_left:
             self._given()
-            engine.release_token(away=True)
+            serialization.release(away=True)
             self._changed()

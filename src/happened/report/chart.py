@@ -11,8 +11,8 @@ from math import ceil, floor, inf, log10
 from typing import NamedTuple
 
 from ..view.palette import palette
+from ..view.texts import compact
 from .apart import MarkExtent, Place, sideways, spread, strokes
-from .drawings import compact
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 52, 50

@@ -1,32 +1,15 @@
-"""Pictures as SVG text: space–time diagrams of witnesses, matrices, bars and lines.
-
-Meaning is never carried by colour alone: marks differ in shape and are labelled. A name too long for its
-place is cut; the whole of it shows under the pointer.
+"""Matrices, bars and lines as SVG text. A name too long for its place is cut; the whole of it shows under the
+pointer.
 """
 
 from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-STEP, LANE, TOP = 104, 60, 44
+from ..view.texts import compact, short
+
 LETTER = 6.8  # width of a letter, about, in the font of the pictures
 CELL = 42
-
-
-class EventMark(NamedTuple):
-    """An event in a diagram; the lines of its label are written one below the other."""
-
-    process: str
-    label: str
-    fault: bool = False
-
-
-class Arrow(NamedTuple):
-    """From one mark to another, by their places in the list of marks."""
-
-    tail: int
-    head: int
-    fault: bool = False
 
 
 class Bar(NamedTuple):
@@ -36,44 +19,6 @@ class Bar(NamedTuple):
     value: float
     shown: str
     least: float | None = None
-
-
-def space_time(marks: Sequence[EventMark], arrows: Sequence[Arrow]) -> str:
-    """Processes as horizontal lines, the marks from left to right in the order given."""
-    lanes = {process: i for i, process in enumerate(dict.fromkeys(mark.process for mark in marks))}
-    left = _margin(lanes, 24)
-    width, height = left + STEP * len(marks) + 10, TOP + LANE * len(lanes)
-    places = [(left + STEP * i + STEP // 2, TOP + LANE * lanes[m.process]) for i, m in enumerate(marks)]
-    parts = [_svg("diagram", width, height)]
-    for process, lane in lanes.items():
-        y = TOP + LANE * lane
-        parts.append(_text("lane", left - 8, y + 4, process, 24))
-        parts.append(f'<line class="axis" x1="{left}" y1="{y}" x2="{width - 10}" y2="{y}"/>')
-    for arrow in arrows:
-        (x1, y1), (x2, y2) = places[arrow.tail], places[arrow.head]
-        kind = "arrow fault" if arrow.fault else "arrow"
-        parts.append(f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>')
-        parts.append(_head(x1, y1, x2, y2, arrow.fault))
-    for (x, y), mark in zip(places, marks, strict=True):
-        parts.append(
-            f'<rect class="mark fault" x="{x - 6}" y="{y - 6}" width="12" height="12"/>'
-            if mark.fault
-            else f'<circle class="mark" cx="{x}" cy="{y}" r="5"/>'
-        )
-        # Arrows leave the topmost process downwards: its labels stand above, the others below.
-        lines = mark.label.split("\n")
-        top = y + 19 if lanes[mark.process] else y + 3 - 14 * len(lines)
-        parts += (_text("note halo", x, top + 14 * i, text, 13) for i, text in enumerate(lines))
-    return "".join([*parts, "</svg>"])
-
-
-def _head(x1: float, y1: float, x2: float, y2: float, fault: bool) -> str:
-    length = max(1.0, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
-    ux, uy = (x2 - x1) / length, (y2 - y1) / length
-    x, y = x2 - 7 * ux, y2 - 7 * uy
-    corners = [(x, y), (x - 8 * ux + 4 * uy, y - 8 * uy - 4 * ux), (x - 8 * ux - 4 * uy, y - 8 * uy + 4 * ux)]
-    points = " ".join(f"{cx:.1f},{cy:.1f}" for cx, cy in corners)
-    return f'<polygon class="{"head fault" if fault else "head"}" points="{points}"/>'
 
 
 def matrix(names: Sequence[str], values: Any) -> str:
@@ -166,27 +111,3 @@ def _text(kind: str, x: float, y: float, text: str, most: int) -> str:
 def _cut(text: str, most: int) -> str:
     whole = f"<title>{escape(text)}</title>" if len(text) > most else ""
     return f"{whole}{escape(short(text, most))}"
-
-
-def compact(value: float) -> str:
-    return _scaled(value, ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")))
-
-
-def duration(nanoseconds: float) -> str:
-    units = ((86_400e9, " d"), (3600e9, " h"), (60e9, " min"), (1e9, " s"), (1e6, " ms"), (1e3, " µs"))
-    return _scaled(nanoseconds, (*units, (1, " ns")))
-
-
-def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """Three digits and the largest unit that leaves any before the point."""
-    scale, unit = next((each for each in units if abs(value) >= 0.9995 * each[0]), units[-1])
-    scaled = value / scale
-    return f"{scaled:,.0f}{unit}" if abs(scaled) >= 999.5 else f"{scaled:.3g}{unit}"
-
-
-def short(name: str, most: int = 16) -> str:
-    """The beginning and, of a longer name, the end: that is where generated names differ."""
-    if len(name) <= most:
-        return name
-    tail = most // 3
-    return f"{name[: most - 1 - tail]}…{name[-tail:]}"

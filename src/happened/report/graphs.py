@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..view.palette import palette
-from ..view.texts import markup
-from .drawings import short
+from ..view.texts import markup, short
 
 STYLE = """
 svg { font: 12px system-ui, sans-serif; background: var(--board); }
@@ -54,7 +53,7 @@ def graph_svg(
     notes: Sequence[str] = (),
     title: str = "communication graph",
 ) -> str:
-    """A drawing that stands by itself; the notes are lines of text below it."""
+    """A standalone SVG; `notes` are lines of text below the drawing."""
     width = max(
         [300.0, *(v.x for v in vertices), *(r.x + r.width for r in regions), *(7.0 * len(n) for n in notes)]
     )

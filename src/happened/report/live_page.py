@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from ..causality.judgement import Judgement
 from ..view.palette import palette
-from .drawings import Bar, bars, duration
+from ..view.texts import duration
+from .context import calls_table, service_calls
+from .drawings import Bar, bars
 from .page import STYLE
 from .verdicts import VerdictLine
 
@@ -97,15 +99,8 @@ def _skew(table: pa.Table) -> str:
 def _dependencies(table: pa.Table) -> str:
     if not table.num_rows:
         return ""
-    sums = table.group_by(["caller", "callee"]).aggregate([("calls", "sum"), ("errors", "sum")]).to_pylist()
-    sums.sort(key=lambda row: (-row["calls_sum"], row["caller"], row["callee"]))
-    rows = "".join(
-        f"<tr><td>{escape(row['caller'])}</td><td>{escape(row['callee'])}</td>"
-        f'<td class="number">{row["calls_sum"]:,}</td><td class="number">{row["errors_sum"]:,}</td></tr>'
-        for row in sums[:SHOWN]
-    )
-    head = "<tr><th>caller</th><th>callee</th><th>calls</th><th>errors</th></tr>"
-    return _list("Which service calls which", "dependencies", len(sums), f"<table>{head}{rows}</table>")
+    sums = service_calls(table)
+    return _list("Which service calls which", "dependencies", len(sums), calls_table(sums[:SHOWN]))
 
 
 def _counts(counts: Mapping[str, int]) -> str:

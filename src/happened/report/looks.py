@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from .. import trace as traces
 from ..causality import check_order, encode
 from ..causality.linearization import Ints
-from ..core.errors import CausalityError, TraceFormatError
+from ..core.errors import CausalityError
 from ..trace.store import AnyPath, arrow_dataset, matching, size_of
 from ..trace.validation import validate, validate_rows
 from ..view.answers import NEEDED, events_of_answers
-from ..view.diagram import diagram
-from ..view.hasse import hasse, relevant_count
+from ..view.diagrams import diagram, hasse, relevant_count
 from ..view.pages import Viewed, page, viewed_table
 from ..view.prepared import Prepared
 from ..view.slicing import Slice, sliced
@@ -105,7 +104,7 @@ def looks(folder: AnyPath, trace: AnyPath | None) -> Looks:
     if table is None:
         try:
             table = events_of_answers(folder, names)
-        except TraceFormatError:  # of a window that was renumbered: pictures need whole computations
+        except CausalityError:  # a renumbered window, or predecessors alone: pictures need all events
             return Looks(None)
     return Looks(viewed_table(table, "What happened", complete=None))
 
@@ -168,7 +167,7 @@ def _window(prepared: Prepared) -> Window:
 
 
 def _with_faults(part: Prepared, prepared: Prepared) -> Prepared:
-    """The same, and what is at fault in it."""
+    """The part, with the witnesses of violations in it."""
     if not prepared.faults:
         return part
     return Prepared(part.c, part.table, check_order(part.table, limit=1).witnesses)

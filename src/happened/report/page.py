@@ -9,25 +9,24 @@ to the rows that it counts, and rows to the events that they are about.
 """
 
 from html import escape
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..trace.store import AnyPath, arrow_dataset, matching
-from ..view.diagram import STYLE as DIAGRAM_STYLE
+from ..trace.store import AnyPath, arrow_dataset
 from ..view.palette import palette
-from .drawings import Arrow, Bar, EventMark, bars, compact, duration, line, matrix, short, space_time
+from ..view.space_time import STYLE as DIAGRAM_STYLE
+from ..view.texts import compact, duration, natural, short
+from .context import Context, calls_table, pictured, rows_of, service_calls, within
+from .drawings import Bar, bars, line, matrix
 from .looks import Looks, Window, looks
 from .row_lists import RowLists
 from .verdicts import rows_were, verdicts
+from .witnesses import lost_causes, witnesses
 
 VIEW = "view.html"
 MOST_WINDOWS = 6
-MOST_WITNESSES = 8
-WITNESSES_READ = 500
-MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
 MOST_PROCESSES = 24
 MOST_MEASURES = 200_000
 MOST_LINKS = 50
@@ -55,11 +54,7 @@ figcaption, .aside { color: var(--dim); font-size: .9rem; }
 svg { font: 12px system-ui, sans-serif; display: block; } svg text { fill: var(--ink); }
 .lane { text-anchor: end; } .note, .count { text-anchor: middle; }
 svg .count.inverse { fill: var(--board); }
-.halo { stroke: var(--board); stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
 .axis { stroke: var(--line); } .grid { stroke: var(--soft); }
-.arrow { stroke: var(--accent); stroke-width: 1.5; }
-.arrow.fault { stroke: var(--fault); stroke-dasharray: 5 3; } .head { fill: var(--accent); }
-.head.fault { fill: var(--fault); } .mark { fill: var(--accent); } .mark.fault { fill: var(--fault); }
 .cell, .bar { fill: var(--accent); } .series { fill: none; stroke: var(--accent); stroke-width: 2; }
 .least { stroke: var(--board); stroke-width: 2; }
 code { background: var(--soft); padding: 0 .25rem; }
@@ -95,22 +90,8 @@ GROUPS = {
 """How the totals are arranged; those named nowhere here come last."""
 
 
-class _Context(NamedTuple):
-    """What the sections of one report are made from."""
-
-    folder: AnyPath
-    summary: dict[str, Any]
-    looks: Looks
-    rows: RowLists
-
-    def look(self, text: str, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
-        """A link to where events, or levels, are seen, if they are."""
-        href = self.looks.href(computation, *events, levels=levels)
-        return f' <a href="{escape(href)}">{text}</a>.' if href else ""
-
-
 def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | Looks | None = None) -> None:
-    """Leave report.html and view.html beside the tables of an analysis.
+    """Write report.html and view.html beside the tables of an analysis.
 
     trace   what was analysed: labels, spans and what is relevant are shown from it
     """
@@ -135,7 +116,7 @@ def pages(
     tables   that of the folder of tables, None if it is not kept
     """
     shown = (trace if isinstance(trace, Looks) else looks(folder, trace)).at(view)
-    context = _Context(folder, summary, shown, RowLists(folder, shown, tables, summary["quarantined"]))
+    context = Context(folder, summary, shown, RowLists(folder, shown, tables, summary["quarantined"]))
     return _page(context), shown.html() if view else ""
 
 
@@ -145,14 +126,14 @@ def page(folder: AnyPath, summary: dict[str, Any]) -> str:
     return report
 
 
-def _page(context: _Context) -> str:
+def _page(context: Context) -> str:
     folder, summary = context.folder, context.summary
     sections = [
         _totals(context),
         _quarantine(context),
         _windows(context),
-        _witnesses(context),
-        _lost_causes(context),
+        witnesses(context),
+        lost_causes(context),
         _dependencies(context),
         _traffic(context),
         _width(context),
@@ -162,7 +143,7 @@ def _page(context: _Context) -> str:
     ]
     causal, *others = [
         (one, f" {context.rows.link(one.total, True, 'Rows')}" if summary.get(one.total) else "")
-        for one in verdicts(summary, timed=bool(_rows(folder, "times", 1)))
+        for one in verdicts(summary, timed=bool(rows_of(folder, "times", 1)))
     ]
     body = "".join(sections) + context.rows.html()
     return (
@@ -175,7 +156,7 @@ def _page(context: _Context) -> str:
     )
 
 
-def _totals(context: _Context) -> str:
+def _totals(context: Context) -> str:
     summary = context.summary
     named = {name for names in GROUPS.values() for name in names}
     groups = {**GROUPS, "Besides": tuple(name for name in summary if name not in named)}
@@ -198,8 +179,8 @@ def _number(value: Any) -> str:
     return "–" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _quarantine(context: _Context) -> str:
-    rows = _rows(context.folder, "quarantine", MOST_QUARANTINED)
+def _quarantine(context: Context) -> str:
+    rows = rows_of(context.folder, "quarantine", MOST_QUARANTINED)
     if not rows:
         return ""
     body = "".join(
@@ -212,13 +193,6 @@ def _quarantine(context: _Context) -> str:
         f"computation.{more} Table: {context.rows.table('quarantine')}.</p>"
         f"<table><tr><th>computation</th><th>reason</th></tr>{body}</table>"
     )
-
-
-def _rows(folder: AnyPath, table: str, most: int, where: pc.Expression | None = None) -> list[dict[str, Any]]:
-    if not matching(folder / table, "*.parquet"):
-        return []
-    rows: list[dict[str, Any]] = arrow_dataset(folder / table).head(most, filter=where).to_pylist()
-    return rows
 
 
 def _largest(folder: AnyPath, where: pc.Expression) -> str | None:
@@ -242,7 +216,7 @@ def _of_computation(folder: AnyPath, name: str, computation: str) -> pa.Table:
     return data.to_table(filter=(pc.field("measure") == name) & (pc.field("computation") == computation))
 
 
-def _windows(context: _Context) -> str:
+def _windows(context: Context) -> str:
     found = context.looks.windows(MOST_WINDOWS)
     if not found:
         return ""
@@ -258,19 +232,19 @@ def _windows(context: _Context) -> str:
     )
 
 
-def _window(context: _Context, window: Window, *, first: bool) -> str:
+def _window(context: Context, window: Window, *, first: bool) -> str:
     why = "what is at fault, ringed" if window.of_violation else "where most was delivered"
     caption = (
-        f"Levels {window.levels[0]:,} to {window.levels[1]:,}: {why}{_of(window.computation)}."
+        f"Levels {window.levels[0]:,} to {window.levels[1]:,}: {why}{within(window.computation)}."
         f"{context.look('Look closer', window.computation, levels=window.levels)}"
     )
-    space_time = _pictured(window.space_time, f"{caption} Table: {context.rows.table('stamps')}.")
-    hasse = _pictured(
+    space_time = pictured(window.space_time, f"{caption} Table: {context.rows.table('stamps')}.")
+    hasse = pictured(
         window.hasse,
         "Immediate predecessors among the relevant events; all are, where none is marked. "
         f"Table: {context.rows.table('predecessors')}.",
     )
-    spans = _pictured(window.spans, "The request with most spans, as their own clocks have them.")
+    spans = pictured(window.spans, "The request with most spans, as their own clocks have them.")
     opened = " open" if first else ""
     more = f"<details{opened}><summary>Its Hasse diagram</summary>{hasse}</details>" if window.hasse else ""
     if window.spans:
@@ -281,109 +255,32 @@ def _window(context: _Context, window: Window, *, first: bool) -> str:
     return f"<details><summary>Computation {name}</summary>{space_time}{more}</details>"
 
 
-def _pictured(picture: str, caption: str) -> str:
-    return f'<figure><div class="picture">{picture}</div><figcaption>{caption}</figcaption></figure>'
-
-
-def _witnesses(context: _Context) -> str:
-    count = context.summary["causal_violations"]
-    if not count:
-        return ""
-    rows = _rows(context.folder, "violations", WITNESSES_READ, pc.field("order_name") == "causal")
-    chosen = _of_many_shapes(rows)[:MOST_WITNESSES]
-    return (
-        f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {count:,}; all are in '
-        f"{context.rows.table('violations')}. Arrows are messages and what a process did next; a square is a "
-        f"delivery that came too early.</p>{''.join(_witness(context, row) for row in chosen)}"
-    )
-
-
-def _of_many_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Short paths before long ones, but first one of each length."""
-
-    def length(row: dict[str, Any]) -> int:
-        return len(row["path"] or [])
-
-    shapes = [list(same) for _, same in groupby(sorted(rows, key=length), key=length)]
-    ranked = [(rank, number, row) for number, same in enumerate(shapes) for rank, row in enumerate(same)]
-    return [row for _, _, row in sorted(ranked, key=lambda each: each[:2])]
-
-
-def _witness(context: _Context, row: dict[str, Any]) -> str:
-    path = row["path"] or []
-    half = MOST_STEPS // 2
-    elided = len(path) - 2 * half if len(path) > MOST_STEPS else 0
-    marks = [EventMark(step["process"], f"{step['kind']}\n{step['message'] or ''}".strip()) for step in path]
-    if elided:
-        marks[half:-half] = [EventMark(path[half]["process"], f"… {elided:,} …\nevents")]
-    arrows = [Arrow(i, i + 1) for i in range(len(marks) - 1)]
-    early = len(marks)
-    marks += [
-        EventMark(row["process"], f"deliver\n{row['early']}", fault=True),
-        EventMark(row["process"], f"deliver\n{row['overtaken']}"),
-    ]
-    if path:
-        arrows += [Arrow(early - 1, early, fault=True), Arrow(0, early + 1)]
-    caption = (
-        f"{escape(row['process'])} delivered {escape(row['early'])} (event {row['early_seq']}) before "
-        f"{escape(row['overtaken'])} (event {row['overtaken_seq']}), which was sent to it causally "
-        f"earlier{_of(row['computation'])}"
-    )
-    ends = [f"{step['process']}#{step['seq']}" for step in (path[0], path[-1])] if path else []
-    looked = context.look("The path between their sends", row["computation"], *ends)
-    return _pictured(space_time(marks, arrows), f"{caption}.{looked}")
-
-
-def _lost_causes(context: _Context) -> str:
-    count = context.summary["lost_causes"]
-    if not count:
-        return ""
-    rows = _rows(context.folder, "lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
-    items = "".join(
-        f"<li>{escape(row['process'])} delivered {escape(row['delivered'])} (event {row['delivered_seq']}) "
-        f"and never {escape(row['lost'])}, which was sent to it causally earlier"
-        f"{_of(row['computation'])}."
-        f"{context.look('Look', row['computation'], row['process'] + '#' + str(row['delivered_seq']))}</li>"
-        for row in rows
-    )
-    return (
-        f'<h2>Lost causes</h2><p class="aside">{len(rows)} of {count:,}; all are in '
-        f"{context.rows.table('lost_causes')}.</p><ul>{items}</ul>"
-    )
-
-
-def _dependencies(context: _Context) -> str:
+def _dependencies(context: Context) -> str:
     """Which service called which, over all computations."""
     folder = context.folder
-    if not _rows(folder, "dependencies", 1):
+    if not rows_of(folder, "dependencies", 1):
         return ""
     table = arrow_dataset(folder / "dependencies").head(MOST_MEASURES)
-    sums = table.group_by(["caller", "callee"]).aggregate([("calls", "sum"), ("errors", "sum")]).to_pylist()
-    sums.sort(key=lambda row: (-row["calls_sum"], row["caller"], row["callee"]))
+    sums = service_calls(table)
     picture, left_out = _busiest({(row["caller"], row["callee"]): row["calls_sum"] for row in sums})
-    rows = "".join(
-        f"<tr><td>{escape(row['caller'])}</td><td>{escape(row['callee'])}</td>"
-        f"<td>{row['calls_sum']:,}</td><td>{row['errors_sum']:,}</td></tr>"
-        for row in sums[:MOST_LINKS]
-    )
     more = f" The first {MOST_LINKS} of {len(sums):,} are listed." if len(sums) > MOST_LINKS else ""
     caption = f"Calls, from the row's service to the column's.{left_out}{more}"
-    listed = f"<table><tr><th>caller</th><th>callee</th><th>calls</th><th>errors</th></tr>{rows}</table>"
+    listed = calls_table(sums[:MOST_LINKS])
     return _figure(context, "Which service calls which", picture, caption, "dependencies") + listed
 
 
-def _traffic(context: _Context) -> str:
+def _traffic(context: Context) -> str:
     folder = context.folder
     computation, table = _measure(folder, "messages")
     if computation is None:
         return _influence(context)
     counts = {(row["process"], row["other"]): row["value"] for row in table.to_pylist()}
     picture, left_out = _busiest(counts)
-    caption = f"Messages delivered, from the row's process to the column's{_of(computation)}.{left_out}"
+    caption = f"Messages delivered, from the row's process to the column's{within(computation)}.{left_out}"
     return _figure(context, "Who spoke to whom", picture, caption, "measures", "messages")
 
 
-def _influence(context: _Context) -> str:
+def _influence(context: Context) -> str:
     """Without messages, the recorded causes say who acted upon whom: services that call one another."""
     folder = context.folder
     data = arrow_dataset(folder / "predecessors")
@@ -407,19 +304,13 @@ def _busiest(counts: dict[tuple[str, str], float]) -> tuple[str, str]:
     for ends, value in counts.items():
         for end in ends:
             busy[end] = busy.get(end, 0) + value
-    names = sorted(sorted(busy, key=lambda name: (-busy[name], name))[:MOST_PROCESSES], key=_natural)
+    names = sorted(sorted(busy, key=lambda name: (-busy[name], name))[:MOST_PROCESSES], key=natural)
     grid = [[counts.get((a, b), 0) for b in names] for a in names]
     left_out = f" The {len(busy) - len(names):,} least busy are left out." if len(busy) > len(names) else ""
     return matrix(names, grid), left_out
 
 
-def _natural(name: str) -> tuple[str, int, str]:
-    """p2 before p10."""
-    stem = name.rstrip("0123456789")
-    return stem, int(name[len(stem) :] or 0), name
-
-
-def _width(context: _Context) -> str:
+def _width(context: Context) -> str:
     folder = context.folder
     computation = _largest(folder, pc.field("measure") == "depth")
     if computation is None:
@@ -429,12 +320,12 @@ def _width(context: _Context) -> str:
     picture = line(values, "level", ("1", f"{depth:,.0f}"))
     caption = (
         "Events per level: they are concurrent. The level of an event is the length of the longest chain of "
-        f"causes that ends with it; the critical path has {depth:,.0f} events{_of(computation)}."
+        f"causes that ends with it; the critical path has {depth:,.0f} events{within(computation)}."
     )
     return _figure(context, "Concurrency along the way", picture, caption, "measures", "width")
 
 
-def _latency(context: _Context) -> str:
+def _latency(context: Context) -> str:
     folder = context.folder
     computation, table = _measure(folder, "latency_mean")
     if computation is None:
@@ -449,13 +340,13 @@ def _latency(context: _Context) -> str:
         for row in slowest
         for pair in [(row["process"], row["other"])]
     ]
-    caption = f"Mean latency after correction for skew, the least one marked in the bar{_of(computation)}."
+    caption = f"Mean latency after correction for skew, the least one marked in the bar{within(computation)}."
     return _figure(context, "Slowest pairs", bars(rows), caption, "measures", "latency_mean")
 
 
-def _skew(context: _Context) -> str:
+def _skew(context: Context) -> str:
     folder, summary = context.folder, context.summary
-    rows = [row for row in _rows(folder, "skew", 2000) if row["clock_offset"]]
+    rows = [row for row in rows_of(folder, "skew", 2000) if row["clock_offset"]]
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     if not rows and not before:
         return ""
@@ -482,7 +373,7 @@ def _drift(drift: float) -> str:
     return f", {compact(drift * 1e6)} µs/s" if drift else ""
 
 
-def _cost(context: _Context) -> str:
+def _cost(context: Context) -> str:
     summary = context.summary
     mean = summary["necessary_units_mean"]
     if mean is None:
@@ -504,11 +395,7 @@ def _cost(context: _Context) -> str:
     )
 
 
-def _figure(context: _Context, title: str, picture: str, caption: str, table: str, measure: str = "") -> str:
+def _figure(context: Context, title: str, picture: str, caption: str, table: str, measure: str = "") -> str:
     """A picture and the table that it was drawn from; of `measures`, the rows of one measure."""
     rows = context.rows.table(table, "measure", measure) if measure else context.rows.table(table)
-    return f"<h2>{title}</h2>{_pictured(picture, f'{caption} Table: {rows}.')}"
-
-
-def _of(computation: str) -> str:
-    return f", in computation {escape(computation)}" if computation else ""
+    return f"<h2>{title}</h2>{pictured(picture, f'{caption} Table: {rows}.')}"

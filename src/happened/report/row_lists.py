@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..causality.questions import QUESTIONS
 from ..trace.store import AnyPath, arrow_dataset, matching
-from .drawings import short
+from ..view.texts import short
 from .looks import Looks
 from .verdicts import rows_were
 
@@ -98,7 +98,7 @@ class RowLists:
         self._parts: dict[RowSelection, None] = {}
 
     def link(self, total: str, value: Any, text: str) -> str:
-        """The text of a number, leading to its rows if there are any."""
+        """The text of a total, linked to the rows that it counts if there are any."""
         part = part_of(total)
         if part is None or not value or not matching(self._folder / part.table, "*.parquet"):
             return text
@@ -106,7 +106,7 @@ class RowLists:
         return f'<a href="#{escape(part.anchor)}">{text}</a>'
 
     def table(self, name: str, column: str = "", value: str = "") -> str:
-        """The name of a table, leading to its rows, or to those whose column has a value."""
+        """The name of a table, linked to its rows, or to those in which a column has this value."""
         if not matching(self._folder / name, "*.parquet"):
             return f"<code>{escape(name)}</code>"
         part = RowSelection(name, column, value)
@@ -135,7 +135,7 @@ class RowLists:
         return f"are Parquet, {beside}."
 
     def _section(self, part: RowSelection, help: str) -> str:
-        """Closed; a browser opens it where a link leads inside."""
+        """A closed `details` element; the browser opens it when a link leads into it."""
         data = arrow_dataset(self._folder / part.table)
         count = data.count_rows(filter=part.filter)
         is_wide = any(pa.types.is_nested(field.type) for field in data.schema)

@@ -18,7 +18,7 @@ class VerdictLine(NamedTuple):
     total: str = ""
 
     def html(self, tag: str, kind: str = "", more: str = "") -> str:
-        """The sentence as an element; `more` is what leads to its rows."""
+        """The sentence as an HTML element, followed by `more`, such as a link to its rows."""
         sign, name = {True: ("✓", "holds"), False: ("✗", "violated"), None: ("–", "undecided")}[self.holds]
         return f'<{tag} class="{kind} {name}">{sign} {self.text}{more}</{tag}>'
 

@@ -1,4 +1,4 @@
-"""The data pipeline: what `causality` does on one machine, on Spark, from a laptop to a cluster.
+"""The data pipeline: the questions of `causality`, answered on Spark, from a laptop to a cluster.
 
     import happened.spark as hs
 
@@ -6,35 +6,35 @@
     hs.violations(events, order="causal").show()    # stamp, predecessors, messages, necessary, skew, …
     hs.analyze(events).summary()
 
-Shares the kernels of `causality` and adds only what scale needs: which rows go to which task, and what
+It shares the kernels of `causality` and adds only what scale needs: which rows go to which task, and what
 passes between tasks. Spark reads, shuffles, keeps and writes (io="spark"), or tasks read and write Arrow and
 Parquet themselves (io="direct"), from paths or URLs that every executor reaches. Everything runs on classic
 Spark and on Spark Connect.
 
 library          DataFrames in and out
-frame_answers    io="spark": a frame shuffled by computation, and answered; kept says how long
+frame_answers    io="spark": answers about a frame shuffled by computation; kept: how long they live
 workspace        io="direct": a frame as files
-not_judged       what is said of rows that could not be judged
+not_judged       errors and warnings about rows that could not be judged
 span_frames      tables of spans as events; record_frames those of commits, messages and transactions
-asked_frames     what `happened.ask` answers, of frames
+asked_frames     the answers of `happened.ask`, for frames
 log_import       `happened import` on Spark; source_import whatever Spark can read
 pipeline         from a trace at a path to tables in a directory: `happened analyze`
 in_parts         from splits to parts of tables, on Spark or inside one task
 splits, sizes    what a task reads, and how large the computations are
 one_pass         every split is read once: whole computations are answered, large ones leave edges
 whole            computations that fit a task
-by_epoch         those that do not
+by_epoch         computations that do not
 live             traces as they are being written: `stream`, and `happened stream`
-tasks, storage   how work gets to tasks, and where they leave what they made
-preflight        whether executors reach what the driver does
-workers          whether Python workers have what they need
+tasks, storage   how tasks get their work, and where they write results
+preflight        checks that executors reach the same directories as the driver
+workers          checks that Python workers have the packages they need
 writing          tables through Spark's own writers
 versions         what older versions of PySpark lack
-phases           what a run has finished, for one that goes on
-session          the session that is there, or one of our own; announcing, what Spark's pages show of us
+phases           the finished phases of a run, so that it can be resumed
+session          the running session, or a new one; announcing: descriptions of our jobs on Spark's pages
 
-The names below are looked up when they are first used: importing this imports nothing. `deliver` is that
-of `happened.streaming`, which stands on this room, under the name that people look for here.
+Names are imported when they are first used, so importing this package imports nothing else. `deliver` is
+`happened.streaming.deliver`, offered here too because people look for it here.
 """
 
 TYPE_CHECKING = False
@@ -131,7 +131,7 @@ def _look_up(name: str) -> object:
     return found
 
 
-if not TYPE_CHECKING:  # a type checker that saw this would let any misspelt name pass
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept any misspelt name
     __getattr__ = _look_up  # PEP 562
 
 

@@ -1,7 +1,7 @@
-"""What is being done, for whoever watches: the log `happened`, Spark's own pages, and the caller.
+"""Progress for people who watch: the log `happened`, Spark's own pages, and the caller's function.
 
-On a classic session every job has a description that says which question and which pass; on any session jobs
-have the tag `happened` and one of their pass, so that `spark.interruptTag("happened")` ends ours alone.
+On a classic session every job has a description that names the question and the pass; on any session jobs
+have the tag `happened` and a tag of their pass, so that `spark.interruptTag("happened")` ends our jobs alone.
 """
 
 import logging
@@ -24,7 +24,7 @@ DESCRIPTION = "spark.job.description"
 
 @contextmanager
 def announcing(spark: SparkSession, job: str, progress: Progress) -> Iterator[Progress]:
-    """A function to tell the pass that begins; afterwards the session is described as it was before."""
+    """Yields a function to call when a pass begins; afterwards the session's description is restored."""
     context = context_of(spark)
     before = context.getLocalProperty(DESCRIPTION) if context is not None else None
     here = threading.get_ident()
@@ -64,7 +64,7 @@ def announcing(spark: SparkSession, job: str, progress: Progress) -> Iterator[Pr
 
 
 def log_totals(job: str, summary: Mapping[str, Any]) -> None:
-    """One line of how much was looked at, and how much of it could not be judged."""
+    """One log line: how many rows were judged, and how many could not be."""
     LOG.info(
         "%s: %s events, %s rows quarantined", job, f"{summary['events']:,}", f"{summary['quarantined']:,}"
     )

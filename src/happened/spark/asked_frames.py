@@ -1,15 +1,15 @@
-"""What `happened.ask` answers about a trace, asked of a frame of events.
+"""The answers of `happened.ask`, for a frame of events instead of a trace in files.
 
     requests(events).orderBy("took").show()        one row for each request: how long, and where its time went
     critical_path(events).show()                   one row for each place: its share, and what it would save
     print(why(events, "cart#7"))                   ask.Why; past, future and influenced alike
 
-Each looks at the rows of the frame it is given. About one event or request, Spark finds the computations
-that are concerned and this process holds them (large_traces). About all requests, rows are shuffled by
-computation, and tasks answer for theirs.
+Each function looks at the rows of the frame it is given. For one event or request, Spark finds the
+computations it belongs to and this process holds them (large_traces). For all requests, rows are shuffled by
+computation, and each task answers for its computations.
 
-on_bad   "raise": NotJudged if a computation that the answer is about cannot be judged, or a row is no
-         event. "quarantine": the answer leaves those out, and a warning says how many they are
+on_bad   "raise": NotJudged if a computation that the answer needs cannot be judged, or a row is not an
+         event. "quarantine": the answer leaves those out, and a warning counts them
 """
 
 import pickle
@@ -96,8 +96,8 @@ def critical_path(
     columns: Columns | None = None,
     on_bad: str = RAISE,
 ) -> DataFrame:
-    """One row for each place, the most time first: on how many critical paths it is, for how long (ns), which
-    share of all time that is, and how much sooner the requests would end without it.
+    """One row for each place, the most time first: how many critical paths it is on, for how long (ns), its
+    share of all time, and how much sooner the requests would end without it.
 
     by        whose time is told: services' (processes' where none are recorded), or processes'
     request   of one request alone: its name, or an event of it
@@ -118,7 +118,7 @@ def critical_path(
     for of_chunk in _results(grouped, partial(_spent, by)):
         spent.add(of_chunk)
     if not spent.took:
-        raise ask.NoTimes("no request has two events with a time; a critical path in time cannot be told")
+        raise ask.NoTimes("no request has two events with a time, so there is no critical path in time")
     places = spent.ranked[:MOST_PLACES]
     saved: Counter[Between] = Counter(dict.fromkeys(places, 0))
     for of_chunk in _results(grouped, partial(_saved, by, places)):
@@ -172,7 +172,7 @@ def influenced(
 
 
 def _events(events: DataFrame, columns: Columns | None) -> DataFrame:
-    """The columns that questions look at; rows that are no events have the reason in UNREADABLE."""
+    """The columns that questions read; rows that are not events have the reason in UNREADABLE."""
     supply(events.sparkSession)
     rows = with_columns(as_events(events, columns), (*ASKED, UNREADABLE))
     return rows.fillna(DEFAULTS)
@@ -184,7 +184,7 @@ def _asked(events: DataFrame, columns: Columns | None, on_bad: str) -> "AskedFra
 
 
 class AskedFrame(LargeTrace):
-    """A frame of events, to ask as a trace in files is asked."""
+    """A frame of events, with the interface of a trace in files."""
 
     def __init__(self, rows: DataFrame, on_bad: str) -> None:
         self.spark: SparkSession = rows.sparkSession
@@ -204,8 +204,8 @@ class AskedFrame(LargeTrace):
         events = rows.count()
         if events > MOST_GATHERED:
             raise CausalityError(
-                f"the question is about {events:,} events, and {MOST_GATHERED:,} are the most that are held "
-                "at once; filter the frame to fewer computations"
+                f"the question needs {events:,} events, and at most {MOST_GATHERED:,} can be held at once; "
+                "filter the frame to fewer computations"
             )
         table = _whole(_gathered(rows))
         kept, bad = _judged(table)
@@ -255,7 +255,7 @@ def _gathered(rows: DataFrame) -> pa.Table:
 
 
 def _whole(rows: pa.Table) -> pa.Table:
-    """A table of SCHEMA; what it lacks is null."""
+    """A table of SCHEMA; missing columns are null."""
     columns = [
         rows[field.name].cast(field.type)
         if field.name in rows.column_names
@@ -266,7 +266,7 @@ def _whole(rows: pa.Table) -> pa.Table:
 
 
 def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of sound computations, and what is left out, as BAD."""
+    """The rows of sound computations, and the rows left out, as BAD."""
     events, no_events = sort_out(rows)
     answers = Answers()
     parts = [part for part, _ in sound(events, answers)]
@@ -276,7 +276,7 @@ def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _by_home(rows: DataFrame) -> DataFrame:
-    """The events, those of computations that share requests together, one after another in each partition."""
+    """The events; computations that share requests are in one partition, one after another."""
     rows = rows.where(F.col(UNREADABLE).isNull()).drop(UNREADABLE)
     named = rows.select("computation", F.col("attributes")["trace"].alias("trace")).distinct()
     own = named.select("computation", F.col("computation").alias("trace"))
@@ -328,14 +328,14 @@ def _bad(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _check(rows: DataFrame, grouped: DataFrame, on_bad: str) -> None:
-    """Refuse, or tell of, what an answer about all requests would leave out."""
+    """Raise, or warn of, what an answer about all requests would leave out."""
     check_on_bad(on_bad)
     unsound = grouped.mapInArrow(_bad, spark_schema(BAD))
     _tell(_gathered(_unread(rows).union(unsound).limit(MOST_COMPUTATIONS)), on_bad)
 
 
 def _unread(rows: DataFrame) -> DataFrame:
-    """Rows that are no events, as BAD."""
+    """Rows that are not events, as BAD."""
     reason = F.col(UNREADABLE).alias("reason")
     name = F.coalesce("computation", F.lit("")).alias("computation")
     return rows.where(F.col(UNREADABLE).isNotNull()).select(name, reason)
@@ -359,7 +359,7 @@ def _not_judged(bad: pa.Table) -> NotJudged:
 
 
 def _results(grouped: DataFrame, answer: Callable[[History], Any]) -> Iterator[Any]:
-    """What a function returns for each chunk, which must be small."""
+    """The results of a function for each chunk, which must be small."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pickled: Callable[[History], pa.Table] = lambda history: pa.table(  # noqa: E731

@@ -1,4 +1,4 @@
-"""What a classic session has and Spark Connect has not: the one place that asks for it."""
+"""What a classic session has and Spark Connect lacks: no other module uses it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ def context_of(spark: SparkSession) -> "SparkContext | None":
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Whether a classic session lost its context; Spark Connect gives out none that did."""
+    """Whether a classic session lost its context; Spark Connect never returns such a session."""
     context = context_of(spark)
     return context is not None and context._jsc is None
 
@@ -34,6 +34,6 @@ def tags_of(spark: SparkSession) -> Tags:
     """Tags of a session; a classic session of PySpark 3.5 refuses them, and its context takes them."""
     context = context_of(spark)
     if context is None or has("tags of a classic session"):
-        session: Any = spark  # the types of a classic session lack what Spark Connect has
+        session: Any = spark  # typed as Any: the types of a classic session lack these methods
         return Tags(session.getTags, session.addTag, session.removeTag)
     return Tags(lambda: {*context.getJobTags()}, context.addJobTag, context.removeJobTag)

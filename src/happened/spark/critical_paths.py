@@ -6,7 +6,8 @@ Cost  one shuffle of the rows by computation, as bytes, without labels and most 
       the buckets, the second for what places would save. A task holds a bucket, or its largest computation;
       the driver a number for each request
 
-Computations that have events of one request go to one bucket. What paths take adds up over the buckets.
+Computations that have events of one request go to one bucket. The times on paths are added up over the
+buckets.
 """
 
 from collections import Counter
@@ -32,7 +33,7 @@ from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack
 
 EVENTS_PER_BUCKET = 200_000
 NEEDED = ("service", "trace")
-"""Attributes that say whose time it is."""
+"""Attributes that say which service or request the time belongs to."""
 
 
 def critical_path(trace: LargeTrace, by: By = "service") -> CriticalPath:
@@ -55,8 +56,8 @@ def critical_path(trace: LargeTrace, by: By = "service") -> CriticalPath:
 
 
 def _leaders(pairs: pa.Table) -> pa.Table:
-    """(computation, leader) of computations that have events of one request; `pairs` as LargeTrace has
-    them. A computation is a request too, if no other name is known: by its own."""
+    """(computation, leader) of computations that share a request; `pairs` as in LargeTrace. A computation is
+    a request under its own name, if no other name is known."""
     own = pairs.set_column(1, "trace", pairs["computation"])
     named = pa.concat_tables([pairs.filter(pc.is_valid(pairs["trace"])), own])
     of = named.group_by("trace").aggregate([("computation", "distinct")])

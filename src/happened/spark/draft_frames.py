@@ -1,13 +1,13 @@
-"""From a frame of somebody's records to a frame of events, by the readers of files.
+"""A frame of foreign records becomes a frame of events, by the same readers as files.
 
 In    a frame, what makes drafts of one of its rows, and a reader's `assemble`
-Out   rows of trace.SCHEMA. What was left out, records and causes, are rows with a reason in
-      event_rows.UNREADABLE, so that whoever asks the frame is told. A record that repeats another exactly is
-      taken once
+Out   rows of trace.SCHEMA. Records and causes that were left out are rows with a reason in
+      event_rows.UNREADABLE, so that answers about the frame can report them. A record that repeats another
+      exactly is taken once
 Cost  one pass to parse, whose drafts Spark keeps as long as the frame; one shuffle of the drafts by
       computation, when the frame is used. Traces are linked as in an import (linked_traces)
 
-A frame has no order, so nothing here depends on one: drafts of a computation are sorted by what they say.
+A frame has no order, so nothing here depends on one: the drafts of a computation are sorted by their content.
 """
 
 import warnings
@@ -51,15 +51,16 @@ PARSED = pa.schema(
         _told,
     ]
 )
-"""Drafts of a computation, the spans of other traces that they name, and the channels they are on; or what
-was left out."""
+"""Drafts of a computation, the spans of other traces that they name, and the channels they use; or a record
+that was left out."""
 ASSEMBLED = UNCHECKED.append(_told)
 
 
 def events_of(
     records: DataFrame, parse: Parse, assemble: Assemble, *, linked: bool = False, work: Any = None
 ) -> DataFrame:
-    """The events of records; `quarantine` of the frame has what was left out, also of events that are there.
+    """The events of records; `quarantine` of the frame has what was left out, including parts of records
+    whose events are there.
 
     linked   whether computations that name records of one another are one
     """
@@ -94,7 +95,7 @@ def events_of(
 
 
 def _let_go(parsed: DataFrame) -> None:
-    """What Spark kept is only ever a copy: a frame that was derived from it is computed anew without."""
+    """Let Spark drop its copy; a frame that was derived from it is computed again without the copy."""
     try:
         parsed.unpersist()
     except Exception:  # the session has ended, and the copy with it
@@ -109,7 +110,7 @@ def _sentence(told: Column) -> Column:
 
 
 def _joined(drafts: DataFrame, workspace: Workspace) -> DataFrame:
-    """The same drafts; those of linked traces belong to the computation that their leader names."""
+    """The same drafts; those of linked traces get the computation that their leader names."""
     references = drafts.select(F.col("computation").alias("trace"), F.explode("named").alias("id"))
     channels = drafts.select(F.explode("channels").alias("channel"), F.col("computation").alias("trace"))
     leaders, too_wide = leaders_of_linked(drafts, references, channels, workspace.folder)
@@ -166,7 +167,7 @@ def _row(left_out: Sequence[QuarantinedRecord]) -> pa.Array:
 
 
 def _padded(schema: pa.Schema, columns: Sequence[Any], rows: int) -> pa.Table:
-    """A table of PARSED, of which these columns are given and the others null."""
+    """A table of PARSED with these columns; the others are null."""
     given = dict(zip(schema.names, columns, strict=True))
     full = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in PARSED]
     return pa.table(full, schema=PARSED)
@@ -191,24 +192,24 @@ def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Itera
 
 
 def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[QuarantinedRecord]]:
-    """The drafts without those that are equal to another; and what is said of these."""
+    """The drafts without exact repeats, and a report of each repeat; absent drafts are reported already."""
     once: list[Draft] = []
     repeated = []
     alike: dict[tuple[object, ...], list[Draft]] = {}
     for draft in drafts:
         others = alike.setdefault((draft.id, draft.process, draft.seq, draft.time), [])
-        if draft in others:
-            repeated.append(draft.quarantined("id", REPEATED, imported=False))
-        else:
+        if draft not in others:
             others.append(draft)
             once.append(draft)
+        elif not draft.absent:
+            repeated.append(draft.quarantined("id", REPEATED, imported=False))
     return once, repeated
 
 
 def _assembled(
     rows: list[dict[str, Any]], left_out: Sequence[tuple[str, QuarantinedRecord]]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of ASSEMBLED: events; and what was left out, with the name of its computation."""
+    """Rows of ASSEMBLED: events, and what was left out, with the name of its computation."""
     events = table_from_rows(rows)
     yield from pa.table([*events.columns, pa.nulls(len(rows), _told.type)], schema=ASSEMBLED).to_batches()
     names = pa.array([name for name, _ in left_out], pa.string())

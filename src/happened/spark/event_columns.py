@@ -1,4 +1,4 @@
-"""Any DataFrame as events: which of its columns are those of a trace, and what they become.
+"""Any DataFrame as events: which of its columns are columns of a trace, and how their types are converted.
 
 In    a frame, and where its columns are called otherwise, `columns`: from a trace's column to the frame's
 Out   rows with those columns of trace.SCHEMA that the frame has: others would cost as much to carry
@@ -6,8 +6,7 @@ Cost  a projection
 
 Values are taken as what they are: narrower integers, whole decimals, numbers as names, timestamps as
 nanoseconds since 1970. A row with a decimal that is no integer of 64 bits has the reason in UNREADABLE, and
-is quarantined. A type that would have to be interpreted is refused; a column that no question looks at is
-left out then.
+is quarantined. A column of any other type is refused if a question reads it, and left out otherwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,21 +76,22 @@ def column_at(frame: DataFrame, path: str) -> Column | None:
 
 
 def with_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """These columns of a trace, or UNREADABLE, in that order; null where the rows lack one."""
+    """These columns of a trace, and UNREADABLE if asked for, in that order; null where the rows lack one."""
     kinds = {field.name: field.dataType for field in TRACE} | {UNREADABLE: StringType()}
     lacking = {name: F.lit(None).cast(kinds[name]).alias(name) for name in {*names} - {*rows.columns}}
     return rows.select(*(lacking[name] if name in lacking else F.col(name) for name in names))
 
 
 def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> Column | None:
-    """What is to become a column of the trace; None if it may be missing, and is."""
+    """The column of the frame that becomes this column of the trace; None if it is optional and missing."""
     given = columns.get(name, name)
     if not isinstance(given, str):
         return given
     column = _at(frame.schema, given, None)
     if column is None and name in columns:
         raise TraceFormatError(
-            f"is mapped to {given!r}, which the frame has not; it has {', '.join(frame.columns)}", field=name
+            f"is mapped to {given!r}, which the frame does not have; it has {', '.join(frame.columns)}",
+            field=name,
         )
     if column is None and name in REQUIRED:
         raise TraceFormatError(
@@ -104,7 +104,7 @@ def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> C
 
 
 def _at(kind: DataType, path: str, inside: Column | None) -> Column | None:
-    """The column at a path, whose names may have dots themselves: the longest one that fits is taken."""
+    """The column at a path whose names may contain dots: the longest name that fits is taken."""
     if isinstance(kind, MapType) and inside is not None:
         return inside[path]
     if not isinstance(kind, StructType):
@@ -123,7 +123,7 @@ def _at(kind: DataType, path: str, inside: Column | None) -> Column | None:
 
 
 def _beginnings(path: str) -> Iterator[tuple[str, str | None]]:
-    """All of a path; then what stands before each of its dots, and after it, from the last one on."""
+    """The whole path; then its splits into a name and a rest, at each dot from the last one on."""
     yield path, None
     name = path
     while "." in name:
@@ -152,7 +152,7 @@ def _column(name: str, stored: DataType) -> Column:
 
 
 def _becomes(stored: DataType, wanted: DataType) -> bool:
-    """Whether values of the one type are values of the other; those of decimals are looked at (_lost)."""
+    """Whether values of the one type are values of the other; decimals are checked value by value (_lost)."""
     if isinstance(wanted, StringType):
         return isinstance(stored, (*TEXTS, *INTEGERS)) or (
             isinstance(stored, DecimalType) and stored.scale == 0
@@ -176,7 +176,7 @@ def _becomes(stored: DataType, wanted: DataType) -> bool:
 
 
 def _inexact(name: str, stored: DataType) -> Column | None:
-    """Why a row cannot be read as what it is, or null; None if every value of the type can."""
+    """Why a row cannot be converted without loss, or null; None if every value of the type can."""
     wanted = TRACE[name].dataType
     if not _becomes(stored, wanted) or (lost := _lost(F.col(name), stored, wanted)) is None:
         return None
@@ -185,7 +185,7 @@ def _inexact(name: str, stored: DataType) -> Column | None:
 
 
 def _lost(column: Column, stored: Any, wanted: Any) -> Column | None:
-    """Whether a value has a fraction, or more than 64 bits; None if no value of the type has."""
+    """Whether a value has a fraction, or needs more than 64 bits; None if no value of the type can."""
     if isinstance(wanted, LongType) and isinstance(stored, DecimalType):
         bad = []
         if stored.scale:
@@ -211,7 +211,7 @@ def _lost(column: Column, stored: Any, wanted: Any) -> Column | None:
 
 
 def _cast(column: Column, stored: Any, wanted: Any) -> Column:
-    """Spark casts structs by place; here their fields are told by name."""
+    """Spark casts structs by position; here their fields are matched by name."""
     if isinstance(wanted, ArrayType) and isinstance(wanted.elementType, StructType):
         fields = wanted.elementType
         return F.transform(
@@ -225,7 +225,7 @@ def _cast(column: Column, stored: Any, wanted: Any) -> Column:
 
 
 def _nanoseconds(stored: DataType) -> Column:
-    """Null before 1677 and after 2262, where nanoseconds have no 64 bits."""
+    """Null before 1677 and after 2262, where nanoseconds do not fit 64 bits."""
     column = F.col("time")
     if isinstance(stored, TimestampNTZType):
         # Part by part: timestampdiff takes it for a local time, and moves it where a zone skips an hour.

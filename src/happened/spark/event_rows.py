@@ -1,7 +1,7 @@
-"""A trace as a DataFrame of events, and of the rows that cannot be part of one.
+"""A trace as a DataFrame: its events, and the rows that are not events.
 
 In    a path that `trace.locate` finds a trace at
-Out   rows of trace.SCHEMA; a line of JSON that is no event has the reason in UNREADABLE, and nothing else
+Out   rows of trace.SCHEMA; a line of JSON that is not an event has the reason in UNREADABLE, and nothing else
 Cost  one scan, when the frame is used; nothing reaches the driver
 
 Spark reads it: of Parquet only the columns and rows that a query needs. With io="direct" tasks read what lies
@@ -16,12 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ..causality.questions import QUARANTINE
 from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns, is_stored_whole, known_columns
 from ..trace.location import Location, locate
 from ..trace.reader import open_part
-from ..trace.schema import DEFAULTS, SCHEMA
+from ..trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, StorePath
 from .schemas import TRACE
 from .splits import UNCHECKED, Split, read_lines, splits_of
@@ -29,7 +28,8 @@ from .storage import DIRECT, SPARK, spark_path
 from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
-"""Why a row is no event, as quarantine says it; such a row may name its computation, and nothing else."""
+"""The column with the reason why a row is not an event; such a row may name its computation, and nothing
+else."""
 
 ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 
@@ -37,7 +37,8 @@ ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 def read_events(
     spark: SparkSession, path: AnyPath, *, io: str = SPARK, every_column: bool = True
 ) -> DataFrame:
-    """every_column   whether columns that Parquet files lack are there, as nulls: each costs as any other"""
+    """every_column whether columns that Parquet files lack are added, as nulls; each costs as much as any
+    other"""
     at = locate(path)
     if io == DIRECT and isinstance(at.root, StorePath):
         events = _read_by_tasks(spark, splits_of(at))
@@ -50,7 +51,7 @@ def read_events(
 
 
 def _read_lines(spark: SparkSession, path: AnyPath) -> DataFrame:
-    """JSON lines as Spark reads text; what is no event says why in UNREADABLE."""
+    """JSON lines as Spark reads text; a line that is not an event has the reason in UNREADABLE."""
 
     def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -81,7 +82,7 @@ def sort_out_unread(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def with_reasons(rows: pa.Table, unread: pa.Table) -> pa.Table:
-    """Rows of ROWS: what may be events, and lines that are none, with the reasons of QUARANTINE."""
+    """Rows of ROWS: possible events, and lines that are not events, with the reasons of QUARANTINE."""
     nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
     events = pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS)
     return pa.concat_tables([events, pa.table([*nulls, unread["reason"]], schema=ROWS)])
@@ -106,10 +107,10 @@ def _read_parquet(spark: SparkSession, at: Location, every_column: bool) -> Data
 
 
 def _read_columns(at: Location) -> set[str]:
-    """The columns to read: those that hold something, and something that is asked for.
+    """The columns to read: those that hold something and are asked for.
 
     Spark reads a column as the type it is stored in, or a wider one, and finds out in a task whether it is;
-    so the types of all parts are looked at before. Values are not: none is cast that could be lost.
+    so the types of all parts are looked at before. Values need no check: no cast here can lose one.
     """
     empty, unasked, given = set[str](), set[str](), set[str]()
     read: dict[str, AnyPath] = {}

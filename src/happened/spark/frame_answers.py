@@ -38,14 +38,14 @@ from .tasks import HERE, spare_modules, unpack_table
 
 PACKED = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])
 TOTALS, FAULT = "", "!"
-"""In place of a table's name: the blob is a JSON object of totals; or why the whole analysis is refused.
-Every other blob is a Parquet file."""
+"""Instead of a table's name: the blob is a JSON object of totals, or the reason why the whole analysis is
+refused. Every other blob is a Parquet file."""
 
 BLOB_BYTES = 16 << 20
 """Bytes of Arrow that become one blob, of a few megabytes: the JVM holds several at a time."""
 
 MAGIC = "PAR1"
-"""What a Parquet file ends with."""
+"""The last bytes of a Parquet file."""
 
 
 def answer(laid: DataFrame, asked: Asked) -> DataFrame:
@@ -77,7 +77,7 @@ def totals_of(packed: DataFrame, job: str) -> tuple[Counter[str], Counter[str]]:
 
 
 def table_of(packed: DataFrame, name: str, schema: pa.Schema) -> DataFrame:
-    """One table of the answers, with its rows as Spark's."""
+    """One table of the answers, as rows of Spark."""
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -89,11 +89,12 @@ def table_of(packed: DataFrame, name: str, schema: pa.Schema) -> DataFrame:
 
 
 def write_files(packed: DataFrame, place: str) -> None:
-    """Let Spark write all tables, as the Parquet files place/table=NAME/part-….txt; tables without rows lack.
+    """Let Spark write the tables that have rows, as the Parquet files place/table=NAME/part-….txt.
 
-    Spark's writer of text puts the bytes of a row into a file, and a separator after it: here all but the end
-    of a Parquet file, and its end. So no row of a table becomes one of Spark's, and what stores the files is
-    Spark: with its connectors, committers, credentials and metrics.
+    Spark's writer of text puts the bytes of a row into a file, and a separator after it: here a row is a
+    Parquet file without its last bytes, and the separator is these last bytes. So table rows are never
+    converted to Spark's rows, and Spark stores the files: with its connectors, committers, credentials and
+    metrics.
     """
     is_told = F.col("table").isin(TOTALS, FAULT)
     without_end = F.expr(f"cast(substring(blob, 1, octet_length(blob) - {len(MAGIC)}) as string)")
@@ -105,7 +106,7 @@ def write_files(packed: DataFrame, place: str) -> None:
 def leave_tables(packed: DataFrame, folder: Path, schemas: dict[str, pa.Schema], most_bytes: int) -> bool:
     """Write tables as Parquet parts on this machine, for a report; whether all of them fitted `most_bytes`.
 
-    Of answers that are larger, each table gets the rows of its first blobs.
+    If the answers are larger, each table gets the rows of its first blobs.
     """
     (size,) = packed.agg(F.coalesce(F.sum(F.octet_length("blob")), F.lit(0))).collect()
     whole: bool = size[0] <= most_bytes
@@ -129,7 +130,7 @@ def _answer(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     try:
         yield from _answers(asked, batches, totals)
         yield _row(TOTALS, 0, json.dumps(totals).encode())
-    except CausalityError as error:  # running the task again would not mend it
+    except CausalityError as error:  # running the task again would not help
         yield _row(FAULT, 0, str(error).encode())
     spare_modules()
 

@@ -1,7 +1,7 @@
 """Answers about a trace that does not fit a task: from its splits to parts of tables.
 
 Computations that fit a task are answered whole, many to a task; larger ones are cut into epochs (by_epoch).
-A large one that is no computation as it stands is tried again without rows that repeat another exactly.
+A large computation that is invalid as it stands is tried again without rows that repeat another exactly.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ WHOLE_EVENTS = EVENTS_PER_BATCH
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of each computation.
+    """What is computed for each computation.
 
     timestamps    the form of stamps, one of TIMESTAMPS
     whole_events  a computation with more events is cut into epochs, of about epoch_events
@@ -50,7 +50,7 @@ class Asked:
 
     @property
     def job(self) -> str:
-        """What the jobs of Spark are called."""
+        """The names of Spark's jobs."""
         names = [question.name for question in self.questions]
         return "analyze" if len(names) > 3 else " ".join(names)
 
@@ -89,8 +89,8 @@ def answer_splits(
 def _pass(
     spark: Runner, found: Survey, folder: AnyPath, place: AnyPath, asked: Asked
 ) -> tuple[Counter[str], Survey, list[Found | TraceFault]]:
-    """The totals of computations that are not large; the survey, with the splits that have no repetitions
-    added to it; and each large computation as it was found."""
+    """The totals of computations that are not large; the survey, extended by splits without repetitions; and
+    each large computation as it was found."""
     events = sum(large.events for large in found.large)
     sample_every = max(1, min(events // MOST_SAMPLES, (asked.epoch_events or EPOCH_EVENTS) // 64))
     keep_fates = any("messages" in question.tables for question in asked.questions)
@@ -116,8 +116,8 @@ def _pass(
 def _without_repetitions(
     spark: Runner, found: Survey, of: Sequence[int], store: AnyPath
 ) -> tuple[list[int], list[Split], list[Large]]:
-    """Those of these large computations that have rows which repeat another exactly; and, without such rows,
-    their splits and they themselves. Rows go to buckets by computation and process: repetitions meet."""
+    """The large computations that have rows which repeat another exactly, with their splits rewritten without
+    such rows. Rows go to buckets by computation and process, so that repetitions meet."""
     wanted = [found.large[i] for i in of]
     buckets = [large.events // EVENTS_PER_BUCKET + 1 for large in wanted]
     base = np.concatenate([[0], np.cumsum(buckets)]).tolist()

@@ -1,4 +1,4 @@
-"""What `happened analyze --local` answers, in this process: for traces that fit its memory.
+"""The answers of `happened analyze --local`, computed in this process: for traces that fit its memory.
 
 In    a trace at a path or URL
 Out   the tables, summary.json and whatever `finish` adds, as `pipeline` leaves them
@@ -27,7 +27,7 @@ from ..trace.store import AnyPath, any_path
 from .splits import splits_of
 
 MOST_EVENTS = 5_000_000
-"""That are held at once."""
+"""Events x processes that are held at once."""
 
 
 def analyze_here(
@@ -40,7 +40,7 @@ def analyze_here(
     gaps: str = REFUSE,
     finish: Callable[[AnyPath, dict[str, Any]], object] = lambda folder, summary: None,
 ) -> dict[str, Any]:
-    """Answer questions about the trace at a path in `out`, which must not exist; the summary.
+    """Answer questions about the trace at a path in `out`, which must not exist; returns the summary.
 
     questions  by name or themselves; all there are if None
     complete   whether the trace has everything that happened; None: what the run that left it said, else no

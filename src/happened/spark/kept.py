@@ -1,4 +1,4 @@
-"""Where the answers of an analysis are kept, until nobody needs them: by Spark, or as files under `work`.
+"""The answers of an analysis are kept until nobody needs them: by Spark, or as files under `work`.
 
 SparkKept   Spark keeps them (persist), as `frame_answers` packed them, until the Analysis and the frames that
             it gave are gone. A frame derived from one of these gives the same answers after that, too, by
@@ -72,9 +72,9 @@ Kept = FileKept | SparkKept
 
 
 def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
-    """The rows of a frame, laid down once for all questions that are asked of it as long as it lives.
+    """The rows of a frame, laid out once for all questions that are asked of it as long as it lives.
 
-    key   what else the rows depend on; None if that cannot be compared, so that they are not shared
+    key   what else the rows depend on; None if that cannot be compared, and the rows are not shared
     """
     shared = events.__dict__.setdefault("_happened_laid", {})
     if key is None or key not in shared:
@@ -86,7 +86,8 @@ def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
 
 
 def _forgotten_with(owner: object, persisted: DataFrame) -> "weakref.finalize[..., Any]":
-    """Let Spark forget a frame when its owner goes; but not when the interpreter ends, and Spark with it."""
+    """Unpersist a frame when its owner is collected; but not when the interpreter ends, because Spark ends
+    with it."""
     forget = weakref.finalize(owner, _unpersist, persisted)
     forget.atexit = False
     return forget

@@ -1,4 +1,4 @@
-"""A frame of events laid down: computation by computation, as Arrow bytes, kept by Spark.
+"""A frame of events, shuffled by computation and kept by Spark as Arrow bytes.
 
 In    rows of a trace as a frame (event_columns), with the columns that it has
 Out   rows of LAID; each blob of kind ROWS has whole computations
@@ -27,10 +27,11 @@ from .tasks import pack_table, spare_modules, unpack_table
 
 LAID = pa.schema([("kind", pa.string()), ("computation", pa.string()), ("blob", pa.binary())])
 ROWS, LARGE, NO_EVENTS = "rows", "large", "no events"
-"""Kinds of what is laid down: whole computations; a piece of one that is too large; rows of QUARANTINE."""
+"""Kinds of blobs: whole computations; a piece of a computation that is too large; rows of QUARANTINE."""
 
 SENT = pa.schema([("slot", pa.int32()), ("computation", pa.string()), ("blob", pa.binary())])
-"""A blob on its way to the task of its slot; with the name of a computation if all of its rows are of it."""
+"""A blob on its way to the task of its slot; it has the name of a computation if all of its rows belong to
+it."""
 
 SLOT = "_slot"
 UNUSABLE = -1
@@ -38,7 +39,7 @@ UNUSABLE = -1
 
 SLOTS_PER_PARTITION, FEWEST_SLOTS, MOST_SLOTS = 4, 64, 1 << 15
 NAMED_ROWS = EVENTS_PER_BATCH // 200
-"""A computation with as many rows among those that are packed at a time gets blobs of its own."""
+"""A computation with at least this many of the rows that are packed together gets blobs of its own."""
 
 
 def lay_down(rows: DataFrame) -> DataFrame:
@@ -54,7 +55,7 @@ def lay_down(rows: DataFrame) -> DataFrame:
 
 
 def padded(table: pa.Table) -> pa.Table:
-    """The rows by the schema of a trace; columns that they lack are null."""
+    """The rows by the schema of a trace; missing columns are null."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -67,7 +68,7 @@ def padded(table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=UNCHECKED)
 
 
-# In the tasks that send.
+# This part runs in the tasks that send.
 
 
 def _send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,11 +125,11 @@ def _sent(slot: int, computation: str | None, table: pa.Table) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(columns, schema=SENT)
 
 
-# In the tasks that take slots.
+# This part runs in the tasks that take slots.
 
 
 def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What was sent, sorted by slot and computation, as LAID: small slots together."""
+    """The received blobs, sorted by slot and computation, as LAID: small slots are put together."""
     sent = (
         row
         for batch in batches
@@ -165,7 +166,7 @@ def _gather_named(
 ) -> Generator[pa.RecordBatch, None, list[pa.Table]]:
     """A computation that has blobs of its own, and perhaps a few rows among the others of its slot.
 
-    Returns what the slot has for blobs of whole computations.
+    Returns the rows of the slot that belong into blobs of whole computations.
     """
     first = []
     size = 0

@@ -39,20 +39,20 @@ MOST_GATHERED = 20_000_000
 """Events of the computations that a question is about: some 10 GB in the driver."""
 
 MOST_COMPUTATIONS = 10_000
-"""In which one name may occur. Whoever asks for more does not mean one event."""
+"""The most computations in which one name may occur. A name that occurs in more does not mean one event."""
 
 REQUEST = "request"
 
 
 class Stage(NamedTuple):
-    """Kinds of names that are looked for together, and the columns that takes beside splits.TELLING."""
+    """Kinds of names that are looked up together, and the columns that this reads beside splits.TELLING."""
 
     kinds: tuple[str, ...]
     columns: tuple[str, ...]
 
 
 BY_ID = Stage((ID,), ())
-"""Most questions name an event so, and need not read the columns of the others."""
+"""Most questions name an event in this way, which needs none of the other columns."""
 BY_TEXT = Stage(tuple(kind for kind in KINDS if kind != ID), ("label", "attributes"))
 BY_REQUEST = Stage((REQUEST,), ("attributes",))
 
@@ -60,7 +60,7 @@ FITS = {**KINDS, REQUEST: of_request}
 
 
 class Hits(NamedTuple):
-    """Of a name, the first kind in a stage that fits any row, by number, and the computations of the rows."""
+    """For each name, the first kind in a stage that fits any row, and the computations of these rows."""
 
     kind: int
     computations: set[str]
@@ -83,7 +83,7 @@ class LargeTrace:
         return self.gathered(wanted)
 
     def about_request(self, text: str) -> tuple[History, str]:
-        """The computations of the request that is meant, and its whole name."""
+        """The computations of the request that is meant, and its full name."""
         for stage in (BY_REQUEST, BY_ID, BY_TEXT):
             (computations,) = self._found([text], [stage])
             if not computations:
@@ -91,7 +91,7 @@ class LargeTrace:
             history = self.gathered(computations)
             try:
                 number = find_request(history, text)
-            except UnknownName:  # what begins so is no request, or the event belongs to none
+            except UnknownName:  # no request begins with this name, or the event belongs to no request
                 if stage is BY_TEXT:
                     raise
                 continue
@@ -102,13 +102,13 @@ class LargeTrace:
         raise UnknownName(_unknown(text))
 
     def computations_of(self, request: str) -> set[str]:
-        """The computations that events of this request are in, and one that has its name."""
+        """The computations that have events of this request, and one that has its name."""
         pairs = self.pairs
         mine = pc.or_kleene(pc.equal(pairs["trace"], request), pc.equal(pairs["computation"], request))
         return {*pairs.filter(mine)["computation"].to_pylist()}
 
     def _beside(self, computations: set[str]) -> set[str]:
-        """These, and those in which requests of theirs have other events: their first one, say."""
+        """These computations, and those in which their requests have other events."""
         pairs = self.pairs
         mine = pairs.filter(pc.is_in(pairs["computation"], value_set=pa.array(computations, pa.string())))
         requests = mine["trace"].combine_chunks().drop_null()
@@ -124,7 +124,7 @@ class LargeTrace:
 
     @cached_property
     def pairs(self) -> pa.Table:
-        """Each computation with each value of the attribute `trace` in it, and with null where it lacks."""
+        """Each computation with each value of the attribute `trace` in it; null where events lack it."""
         splits, folder = self.splits, self.folder()
 
         def write(number: int) -> None:
@@ -154,16 +154,16 @@ class LargeTrace:
         totals: Counter[str] = sum(on_tasks(self.spark, len(splits), write), Counter())
         if totals["rows"] > MOST_GATHERED:
             raise CausalityError(
-                f"the question is about {totals['rows']:,} events, and {MOST_GATHERED:,} are the most that "
-                "are held at once; analyse the trace, `happened analyze TRACE --out ANSWERS`, and ask "
-                "ANSWERS about an event, of which only the past is read"
+                f"the question needs {totals['rows']:,} events, and at most {MOST_GATHERED:,} can be held "
+                "at once; run `happened analyze TRACE --out ANSWERS` and ask ANSWERS about an event: "
+                "then only its past is read"
             )
         history = load(read_parts(folder).select(SCHEMA.names).cast(SCHEMA))
         remove_tree(folder)
         return replace(history, quarantined=history.quarantined + totals["quarantined"])
 
     def folder(self) -> AnyPath:
-        """A new directory for what tasks leave."""
+        """A new directory for the files of tasks."""
         return self.work / f"asked-{next(self._numbers):04d}"
 
     def _found(self, names: Sequence[str], stages: Sequence[Stage]) -> list[set[str]]:
@@ -202,9 +202,9 @@ class LargeTrace:
 
 @contextmanager
 def asked_on_spark(spark: SparkSession, trace: AnyPath, work: AnyPath | None = None) -> Iterator[LargeTrace]:
-    """A trace to ask on a session. Intermediates are removed in the end.
+    """A trace to ask on a session. Intermediate files are removed at the end.
 
-    work   where they go, which all executors must reach; on this machine it need not be given
+    work   where they go, which all executors must reach; optional if Spark runs on this machine
     """
     splits = splits_of(locate(any_path(trace).absolute()))
     workspace = Workspace(spark, work)

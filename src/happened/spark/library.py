@@ -5,9 +5,9 @@
     with analyze(events) as analysis:
         analysis.stamps.write.saveAsTable("stamps")
 
-Every function takes the frame as it is: what a filter left out is not looked at. What a question needs is
-computed when the function is called; the frame that it returns reads the answer. Spark shuffles the rows by
-computation, once for all questions asked of a frame, and keeps them and the answers until the frames go
+Every function takes the frame as it is: rows that a filter removed are not looked at. A function computes
+what its question needs when it is called; the frame that it returns reads the answer. Spark shuffles the rows
+by computation, once for all questions asked of a frame, and keeps them and the answers until the frames go
 (kept.py), or until `release` of a frame and `close` of an Analysis.
 
 The functions share these arguments:
@@ -72,8 +72,8 @@ def read_trace(
 ) -> DataFrame:
     """The events at a path or URL, or in a table of the catalog, with those columns of a trace that it has.
 
-    Rows that are no events stay in the frame; an analysis puts them into quarantine. With io="direct" tasks
-    read what lies in a store themselves, for which Spark may have no connector.
+    Rows that are not events stay in the frame; an analysis quarantines them. With io="direct" tasks read what
+    lies in a store themselves, for which Spark may have no connector.
     """
     if isinstance(where, str) and _is_table(spark, where):
         return as_events(spark.table(where), columns)
@@ -87,7 +87,7 @@ def read_trace(
 
 
 def _is_table(spark: SparkSession, name: str) -> bool:
-    """A file of that name goes before a table."""
+    """A file of that name takes precedence over a table."""
     if "/" in name or TABLE_NAME.fullmatch(name) is None or os.path.exists(name):
         return False
     return spark.catalog.tableExists(name)
@@ -155,7 +155,7 @@ class Analysis:
     def write(
         self, where: "str | os.PathLike[str]", *, format: str = "parquet", mode: str = "error", **options: Any
     ) -> None:
-        """Let Spark write every table, in any of its formats; none if one of them could not be written.
+        """Let Spark write every table, in any of its formats; if one of them cannot be written, none is.
 
         where     a directory or URL, which has a "/" and is Spark's to reach; or a schema of the catalog
         mode      error, overwrite, append or ignore, if a table is there already
@@ -167,7 +167,7 @@ class Analysis:
         write_tables(where, format, mode, options, {name: self.table(name) for name in self._tables})
 
     def close(self) -> None:
-        """Let go of its answers; of io="direct", frames taken from it cannot be read any more."""
+        """Release its answers; with io="direct", frames taken from it cannot be read any more."""
         self._kept.close()
 
     def __enter__(self) -> "Analysis":
@@ -183,7 +183,9 @@ class Analysis:
 
     def _refuse_closed(self) -> None:
         if not self._kept.is_open:
-            raise CausalityError("this analysis was closed, and its tables removed; analyse the events again")
+            raise CausalityError(
+                "this analysis was closed, and its tables were removed; analyse the events again"
+            )
 
 
 def analyze(
@@ -298,7 +300,7 @@ def _by_files(
 
 
 def release(*frames: DataFrame) -> None:
-    """Let go of what lies behind frames that functions here returned: what Spark keeps, or files in `work`.
+    """Release what lies behind frames that functions here returned: Spark's copy, or files in `work`.
 
     Without those files nothing derived from the frames can be read.
     """
@@ -325,7 +327,7 @@ def quarantine(answer: DataFrame | Analysis) -> DataFrame:
 
 
 class CommonArguments(TypedDict, total=False):
-    """The arguments that all questions share; see above."""
+    """The arguments that all questions share; see the module's docstring."""
 
     columns: Columns | None
     on_bad: str
@@ -356,7 +358,8 @@ def predecessors(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFr
 
 
 def violations(events: DataFrame, order: str | None = None, **shared: Unpack[CommonArguments]) -> DataFrame:
-    """Deliveries that came too early, each with a witness; of one order (fifo, causal, total), or of all."""
+    """Deliveries that came too early, each with a witness; of one order (fifo, causal, total), or of all
+    orders."""
     if order is not None and order not in ORDERS:
         raise CausalityError(f"order can be {', '.join(ORDERS)}; not {order!r}")
     table = _answer(events, "order", "violations", shared)
@@ -374,7 +377,7 @@ def messages(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
 
 
 def necessary(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
-    """What the optimal protocol would have had to carry on each message."""
+    """The control information that the optimal protocol would have had to carry on each message."""
     return _answer(events, "necessary", "necessary", shared)
 
 

@@ -44,9 +44,10 @@ def _table(pairs: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:
 def leaders_of_linked(
     drafts: DataFrame, references: DataFrame, channels: DataFrame, store: AnyPath
 ) -> tuple[DataFrame | None, int]:
-    """(trace, leader) of linked traces, None if there are none; and how many channels join nothing.
+    """(trace, leader) of linked traces, None if there are none; and how many channels have too many traces to
+    join them.
 
-    `store` is where rounds leave their labels, which keeps each round's plan short.
+    `store` is where rounds write their labels, which keeps each round's plan short.
     """
     pairs = [_neighbours(drafts, references)]
     too_many = 0
@@ -61,7 +62,7 @@ def leaders_of_linked(
 
 
 def _kept(rows: DataFrame, place: AnyPath) -> DataFrame:
-    """The same rows, from files: computed once."""
+    """The same rows, read from files, so that they are computed once."""
     write_rows(rows, place, "part", place.parent / f"{place.name}.unfinished")
     return read_rows(rows.sparkSession, place, rows.schema)
 
@@ -74,7 +75,7 @@ def _carried(channels: DataFrame) -> DataFrame:
 
 
 def _neighbours(drafts: DataFrame, references: DataFrame) -> DataFrame:
-    """(trace, other) of traces one of which names a span of the other."""
+    """(trace, other) where one of the two traces names a span of the other."""
     if references.isEmpty():
         return references.select("trace", F.col("id").alias("other"))
     owner = drafts.select(F.explode("ids").alias("id"), F.col("computation").alias("other"))

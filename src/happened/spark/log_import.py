@@ -77,7 +77,7 @@ BATCH_ROWS = 20_000
 GROUPS_AT_ONCE = 4
 """Row groups of BATCH_ROWS drafts each that a task gives to buckets: some 50 MB."""
 DRAFTS_AT_ONCE = 1_000
-"""Rows of PACKED that are taken apart at a time; a computation is a row, or a few."""
+"""Rows of PACKED that are unpacked at a time; a computation is a row, or a few."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def run(
 
 
 class _Whole:
-    """What the tasks of an import told, added up."""
+    """The sums of what the tasks of an import reported."""
 
     def __init__(self, files: Sequence[AnyPath], reader: Format, told: list[dict[str, Any]]) -> None:
         self._files = files
@@ -164,7 +164,7 @@ class _Whole:
         return int(self._of_file[str(path.absolute())]["records"])
 
     def add(self, told: dict[str, Any]) -> None:
-        """What was told of one bucket of computations."""
+        """The report for one bucket of computations."""
         self.totals += Counter(told["totals"])
         self.facts += Counter(told["facts"])
         self._processes.update(told["processes"])
@@ -245,7 +245,7 @@ def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]
 
 def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piece: Piece) -> Any:
     """Write the drafts and the quarantined records of one piece as parts; returns its counts, or the error
-    that no task can mend."""
+    that a retry would not fix."""
     reader = FORMATS[name]
     source = _source(piece, reader.header)
     joins = TraceJoins()
@@ -286,7 +286,7 @@ def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piec
 
 
 def _told(left_out: list[QuarantinedRecord]) -> dict[str, Any]:
-    """How much was left out, and the first of it."""
+    """How many records were left out, and the first of them."""
     first = sorted(left_out, key=lambda each: (each.file, each.line or 0))[:EXAMPLES]
     imported = sum(each.imported for each in left_out)
     return {"quarantined": len(left_out), "imported": imported, "examples": [asdict(each) for each in first]}
@@ -346,7 +346,7 @@ class _Assembling:
         return Emitted(None, blobs)
 
     def settle(self, bucket: int, blobs: list[bytes]) -> dict[str, Any]:
-        """Assemble the computations of a bucket, one after another; what there is to tell of them."""
+        """Assemble the computations of a bucket, one after another; returns a report about them."""
         order = [(name, "ascending") for name in ("computation", "file", "line")]
         packed = pa.concat_tables(map(unpack_table, blobs)).sort_by(order)
         drafts = chain.from_iterable(map(unpacked_drafts, packed.to_batches(max_chunksize=DRAFTS_AT_ONCE)))
@@ -376,7 +376,7 @@ class _Assembling:
 
 
 def _under_leaders(drafts: pa.Table, leaders: pa.Table) -> pa.Table:
-    """The same drafts; those of linked traces belong to the computation that their leader names."""
+    """The same drafts; those of linked traces get the computation that their leader names."""
     at = pc.index_in(drafts["computation"], value_set=leaders["trace"].combine_chunks())
     named = pc.coalesce(leaders["leader"].combine_chunks().take(at.combine_chunks()), drafts["computation"])
     return drafts.set_column(0, drafts.schema.field("computation"), named)
@@ -398,7 +398,7 @@ def _part(piece: int) -> str:
 
 @contextmanager
 def _parquet(path: AnyPath, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
-    """Write a part table by table; it has its name only when it is whole."""
+    """Write a part table by table; it gets its name only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
         yield writer.write_table

@@ -1,6 +1,7 @@
-"""What is said of rows that could not be judged, so that an empty answer is never mistaken for a clean one.
+"""Errors and warnings about rows that could not be judged, so that an empty answer is never mistaken for a
+clean one.
 
-Rows that are no events, computations whose rows contradict the contract of a trace, and causes that are not
+Rows that are not events, computations whose rows contradict the contract of a trace, and causes that are not
 in the frame are quarantined (causality.quarantine). A function that returns one table raises NotJudged then,
 or warns and returns the answers for the rest: as its caller chose by `on_bad`.
 """
@@ -24,7 +25,7 @@ SHOWN = 3
 
 
 class NotJudged(CausalityError):
-    """Part of the input was quarantined, so that an answer would not be about all of it.
+    """Part of the input was quarantined, so that an answer would not cover all of it.
 
     rows          how many rows, and recorded causes of other rows, were not judged
     computations  how many computations they are of
@@ -69,7 +70,7 @@ def check_on_bad(on_bad: str) -> None:
 
 
 def raise_or_warn(on_bad: str, rows: int, quarantine: DataFrame) -> None:
-    """Raise NotJudged, or warn, as `on_bad` says: so many rows were quarantined, for reasons in a table."""
+    """Raise NotJudged, or warn, as `on_bad` says, that rows were quarantined, for the reasons in a table."""
     if on_bad == LEAVE_OUT:
         _warn(rows)
         return
@@ -79,7 +80,7 @@ def raise_or_warn(on_bad: str, rows: int, quarantine: DataFrame) -> None:
 
 
 def _warn(rows: int) -> None:
-    """Warn, at the line that called this package."""
+    """Warn, with the line that called this package."""
     caller, level = sys._getframe(1), 2
     while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("happened."):
         caller, level = caller.f_back, level + 1

@@ -36,14 +36,14 @@ from .tasks import Emitted, Runner, TraceFault, exchange, pack_table, raise_faul
 EVENTS_PER_BUCKET = 500_000
 
 MOST_SAMPLES = 200_000
-"""Events of large computations whose times reach the driver, to place cuts."""
+"""Events of large computations whose times are sent to the driver, to place cuts."""
 
 CHAINS, MESSAGES = "chains", "messages"
 
 
 @dataclass(frozen=True)
 class SplitTotals:
-    """What a split tells of a large computation."""
+    """What a split reports of a large computation."""
 
     totals: Counter[str]
     earliest: int | None
@@ -109,7 +109,7 @@ class _Pass:
 
     @property
     def crossing(self) -> int:
-        """How many buckets computations across splits go to: the first ones."""
+        """How many buckets the computations that lie across splits use: the first ones."""
         return self.found.crossing_events // EVENTS_PER_BUCKET + (self.found.crossing_events > 0)
 
     def buckets_of(self, large: Large) -> int:
@@ -148,7 +148,7 @@ class _Pass:
         return ((i, large) for i, large in enumerate(self.found.large) if number in large.splits)
 
     def _crossing(self, rows: pa.Table, names: Ints) -> Iterator[tuple[int, bytes]]:
-        """Rows to the buckets that the hashes of their computations' names say."""
+        """Rows for the buckets, by the hash of their computation's name."""
         if not rows.num_rows:
             return
         bucket = (names % np.uint64(self.crossing)).astype(np.int64)
@@ -176,7 +176,8 @@ class _Pass:
         if self.keep_fates:
             write_part(self.fates(i, again), name, fates)
 
-    # A second pass has directories of its own: a task of the first that was thought dead may still write.
+    # A second pass has directories of its own: a task of the first pass that was thought dead may still
+    # write.
 
     def edges(self, i: int, again: bool) -> AnyPath:
         return self.stores[i] / ("edges-again" if again else "edges")
@@ -293,7 +294,7 @@ def _told(part: Part, totals: Counter[str], sample_every: int) -> SplitTotals:
 
 
 def _samples(part: Part, every: int) -> Samples:
-    """Every so many events of each process, and its first and its last here; processes as they are told."""
+    """Every n-th event of each process, and its first and last event here."""
     order = np.lexsort((part.seq, part.process))
     process = part.process[order]
     begins = np.flatnonzero(np.diff(process, prepend=-1))
@@ -305,7 +306,7 @@ def _samples(part: Part, every: int) -> Samples:
 
 
 def _rows(part: Part) -> Arrays:
-    """What epochs need of the events beside edges, if anything."""
+    """The arrays that epochs need besides edges, if any."""
     logged = pc.is_valid(part.clocks).to_numpy(zero_copy_only=False)
     if not (part.timed.any() or part.relevant.any() or logged.any()):
         return {}

@@ -1,10 +1,13 @@
-"""What a run has finished, kept beside its intermediates, so that one that goes on does not do it again.
+"""Records of the phases that a run has finished, kept beside its intermediates, so that a resumed run skips
+them.
 
-A phase is recorded when all of its tasks are done: what it returned, pickled. What its tasks wrote lies under
-names that are the same in every run. A phase that was interrupted is done again, and replaces its files.
+A phase is recorded when all of its tasks are done; the record is its pickled result. What its tasks wrote
+lies under names that are the same in every run. A phase that was interrupted is done again, and replaces its
+files.
 
-Records hold for one version of this package, one state of the trace and one set of options, which their
-fingerprint tells; others are not used. They are pickles: whoever can write there can run code in the driver.
+Records are valid for one version of this package, one state of the trace and one set of options, all part of
+their fingerprint; records with another fingerprint are ignored. They are pickles: whoever can write there can
+run code in the driver.
 """
 
 import hashlib
@@ -24,7 +27,8 @@ FINGERPRINT = "fingerprint"
 
 
 class _Pickler(pickle.Pickler):
-    """Dataclasses as they are: what they leave out for tasks (see __getstate__ of Layout) phases need."""
+    """Pickles dataclasses whole: phases also need the fields that are left out for tasks (see __getstate__ of
+    Layout)."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, type) or not is_dataclass(value) or not hasattr(value, "__dict__"):
@@ -68,7 +72,8 @@ def begin(directory: AnyPath, fingerprint: str) -> None:
 
 
 def fingerprint(splits: Sequence[Split], *options: object) -> str:
-    """Of what the phases of a run depend on: the files read, as they are now, and the options."""
+    """A fingerprint of what the phases of a run depend on: the files read, as they are now, and the
+    options."""
     paths = sorted({piece.path for split in splits for piece in split.pieces}, key=str)
     of = (__version__, [*map(str, paths)], versions_of(paths), splits, options)
     return hashlib.sha256(repr(of).encode()).hexdigest()

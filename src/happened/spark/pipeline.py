@@ -1,10 +1,10 @@
-"""The main job: everything the pipeline can tell of a trace, as tables and one summary.
+"""The main job: the answers to all questions about a trace, as tables and one summary.
 
     out/NAME            the tables of the questions asked (causality.questions), and quarantine    Parquet
     out/summary.json    the totals
 
 Computations small enough for a task are analysed whole, many to a task; a large one is laid out by epoch.
-The output directory appears when everything in it is there. A run that died can be gone on with (see phases).
+The output directory appears when everything in it is complete. A run that died can be resumed (see phases).
 """
 
 import json
@@ -60,7 +60,7 @@ def analyze_path(
     gaps: str = REFUSE,
     io: str = DIRECT,
 ) -> dict[str, Any]:
-    """Answer questions about the trace at a path or URL in the directory `out`; the summary.
+    """Answer questions about the trace at a path or URL in the directory `out`; returns the summary.
 
     questions  by name or themselves; all there are if None
     complete   whether the trace has everything that happened; None: what the run that left it said, else no
@@ -106,7 +106,7 @@ def _conclude(
     complete: bool | None,
     finish: Callable[[AnyPath, dict[str, Any]], object],
 ) -> None:
-    """Add to the summary what is known of the trace as a whole, and leave it."""
+    """Add to the summary what is known of the trace as a whole, and write it."""
     summary["complete"] = at.is_complete if complete is None else complete
     summary |= at.import_losses
     (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
@@ -116,7 +116,7 @@ def _conclude(
 def _answer_through_spark(
     spark: SparkSession, at: Location, folder: AnyPath, asking: Asked, progress: Progress
 ) -> dict[str, Any]:
-    """Spark reads the trace, brings it to tasks, and writes the tables; the summary."""
+    """Spark reads the trace, shuffles it to tasks, and writes the tables; returns the summary."""
     check_answerable(asking.questions)
     with announcing(spark, asking.job, progress) as tell:
         tell("reading, and bringing computations together")
@@ -135,7 +135,7 @@ def _answer_through_spark(
 def _write_tables(
     packed: DataFrame, folder: AnyPath, tables: Mapping[str, pa.Schema], rows: Mapping[str, int]
 ) -> None:
-    """All tables as Parquet in `folder`. Files of a store cannot be renamed: there Spark writes rows."""
+    """All tables as Parquet in `folder`. Objects of a store cannot be renamed: there Spark writes rows."""
     if isinstance(folder, StorePath):
         for name, schema in tables.items():
             table_of(packed, name, schema).write.parquet(spark_path(folder / name))
@@ -155,7 +155,8 @@ def _write_tables(
 
 
 def _refuse_unseen(table: AnyPath, rows: int) -> None:
-    """Executors that do not share the directory with this process write their parts where nobody looks."""
+    """Check that the parts are visible here: executors that do not share the directory write theirs somewhere
+    else."""
     seen = arrow_dataset(table).count_rows()
     if seen != rows:
         raise CausalityError(
@@ -173,7 +174,7 @@ def analyze_splits(
     work: AnyPath | None = None,
     phases: Phases | None = None,
 ) -> dict[str, Any]:
-    """Answer questions about the rows that splits hold, in a directory that is there; the summary.
+    """Answer questions about the rows that splits hold, in an existing directory; returns the summary.
 
     work    where intermediates go, and stay; if None, they go into `folder` and are removed
     phases  those that are done already

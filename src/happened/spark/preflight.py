@@ -1,10 +1,10 @@
-"""Whether executors reach what the driver does: said before the work, in a sentence.
+"""Checks, before the work begins, that executors reach the same directories as the driver.
 
 In    where tasks will write, and a file that they will read
 Cost  on a local master nothing; else one small job, or none where a trace fits one task, which looks itself
 
-An executor that has another directory under the same name would write there, and its tables would be lost. So
-the driver leaves a word in each directory, and tasks look for it.
+An executor with another directory under the same name would write there, and its tables would be lost. So the
+driver writes a small file into each directory, and tasks look for it.
 """
 
 import os
@@ -19,28 +19,28 @@ from ..trace.store import AnyPath, size_of
 from .tasks import Trouble, cannot_reach, is_local, on_tasks
 
 PROBES = 16
-"""Tasks that look; Spark spreads them over the executors it has."""
+"""Tasks that check; Spark spreads them over the executors it has."""
 
 WORD = ".driver"
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a task looks for; nothing on a local master."""
+    """The file that a task looks for; nothing on a local master."""
 
     word: str = ""
     directories: tuple[AnyPath, ...] = ()
     file: AnyPath | None = None
 
     def look(self, number: int = 0) -> Trouble | None:
-        """In a task: what is wrong."""
+        """Runs in a task; returns what is wrong."""
         for directory in self.directories:
             try:
                 said = (directory / WORD).read_text()
                 probe = directory / f".probe-{number:03d}"
                 with whole_file(probe) as path:
                     path.write_text(self.word)
-                probe.unlink(missing_ok=True)  # by another attempt of this task, perhaps
+                probe.unlink(missing_ok=True)  # created by another attempt of this task, perhaps
             except (OSError, CausalityError) as error:
                 return Trouble(cannot_reach(directory, _why(error)))
             if said != self.word:
@@ -55,7 +55,7 @@ class Preflight:
         return None
 
     def look_everywhere(self, spark: SparkSession) -> None:
-        """CausalityError if an executor does not reach what the driver does."""
+        """CausalityError if an executor does not reach what the driver reaches."""
         if self.directories:
             on_tasks(spark, PROBES, self.look)
 
@@ -65,7 +65,7 @@ class Preflight:
 
 
 def preflight(spark: SparkSession, directories: Sequence[AnyPath], file: AnyPath | None) -> Preflight:
-    """Leave a word in each directory, if tasks run elsewhere."""
+    """Write the small file into each directory, if tasks run elsewhere."""
     if is_local(spark):
         return Preflight()
     word = os.urandom(8).hex()

@@ -1,4 +1,5 @@
-"""Full vector clocks from timestamps that were stored in less (Hélary, Melideo & Raynal, section 3.3).
+"""Full vector clocks from timestamps that were stored in a shorter form (Hélary, Melideo & Raynal, section
+3.3).
 
 In    a table of stamps: per event a clock that names some of its past, enough to reach all of it through the
       clocks of the events named: dependency vectors, changes since the previous event, immediate predecessors
@@ -6,9 +7,9 @@ In    a table of stamps: per event a clock that names some of its past, enough t
 Out   the same events with their full vectors
 Cost  as stamping: two passes
 
-The paper follows the names until nothing changes any more. But an event that a clock names is a cause, and a
+The paper follows the names until nothing changes. But an event that a clock names is a cause, and a
 computation's vectors follow from its causes without iteration. Events that have no clock of their own (those
-that were not relevant) stand in the chain of their process and know of nothing else.
+that were not relevant) have only their predecessor on the same process as a cause.
 
 Clocks name processes by number, and the table `processes` beside `stamps` has the names.
 """
@@ -119,32 +120,33 @@ def _rebuild_tracked(
 
 
 def _refuse_wide(processes: DataFrame, whole_events: int) -> None:
-    """Refuse computations of which nobody would have whole vectors (see by_epoch.epoch_layout)."""
+    """Raise if a computation has too many processes for whole vectors (see by_epoch.epoch_layout)."""
     sizes = processes.groupBy("computation").agg(F.count("*").alias("n"), F.sum("events").alias("events"))
     is_large = (F.col("events") > whole_events) | (F.col("events") * F.col("n") > MOST_CELLS)
     first = sizes.where((F.col("n") > WIDE) & is_large).orderBy("computation").first()
     if first is not None:
         raise CausalityError(
             f"{first['computation']!r} has {first['n']:,} processes and {first['events']:,} events: whole "
-            f"vectors are made for up to {WIDE:,} processes; take the immediate predecessors as they are"
+            f"vectors are made for up to {WIDE:,} processes; use the immediate predecessors instead"
         )
 
 
 def _refuse_windows(stamps: DataFrame, processes: DataFrame, where: AnyPath) -> None:
-    """Refuse stamps of a window that was renumbered: their seqs go beyond the number of events."""
+    """Raise if the stamps are of a window that was renumbered: their seqs exceed the number of events."""
     last = stamps.groupBy("computation", "process").agg(F.max("seq").alias("last"))
     first = last.join(processes, ["computation", "process"]).where("last > events").first()
     if first is not None:
         raise TraceFormatError(
-            f"the stamps are of a window: {first['process']!r} of computation {first['computation']!r} has "
-            f"{first['events']:,} events and the seq {first['last']:,}. Analyse the window with --timestamps "
+            f"the stamps are of a window: {first['process']!r} of computation {first['computation']!r} "
+            f"has {first['events']:,} events but the seq {first['last']:,}. Analyse the window with "
+            "--timestamps "
             "full, or rebuild the stamps of the whole trace",
             file=str(where),
         )
 
 
 def _those_that_act(stamps: DataFrame) -> DataFrame:
-    """Rows of PROCESSES without numbers, as far as clocks that are maps tell."""
+    """Rows of PROCESSES without numbers, as far as clocks that are maps name the processes."""
     return stamps.groupBy("computation", "process").agg(F.max("seq").alias("events"))
 
 
@@ -174,7 +176,7 @@ def with_names(stamps: DataFrame, processes: DataFrame) -> DataFrame:
 def as_events(stamps: DataFrame, processes: DataFrame) -> DataFrame:
     """A trace of these processes, whose happened-before is the one the clocks describe.
 
-    First events address the processes that never act, so that these are numbered along with the others.
+    The first events address the processes that never act, so that these are numbered too.
     """
     every = processes.where("events > 0").select(
         "computation", "process", F.explode(F.sequence(F.lit(1).cast("long"), "events")).alias("seq")

@@ -5,7 +5,7 @@ Out   stamps of the application's relevant events: clocks count those alone, wit
       `event` are those of the trace
 Cost  a scan of the attributes, then as spark/rebuild.py; tasks hold the numbers of all events
 
-Null events take part, since dependencies name them, and are taken out at the end.
+Null events are included, since dependencies name them, and removed at the end.
 """
 
 from collections import Counter
@@ -73,7 +73,9 @@ def _dependencies(table: pa.Table) -> pa.Table:
     recorded = read_attributes(table["attributes"].combine_chunks())
     if recorded.unreadable.any():
         row = table.slice(int(np.argmax(recorded.unreadable)), 1).to_pylist()[0]
-        raise TraceFormatError(f"{row['process']}#{row['seq']}: what its tracker told cannot be read")
+        raise TraceFormatError(
+            f"{row['process']}#{row['seq']}: the dependencies that its tracker recorded cannot be read"
+        )
     counts = recorded.counts["dependencies"]
     offsets = np.searchsorted(counts.row, np.arange(recorded.rows + 1)).astype(np.int32)
     clock = pa.MapArray.from_arrays(pa.array(offsets), counts.name, pa.array(counts.count))
@@ -83,14 +85,14 @@ def _dependencies(table: pa.Table) -> pa.Table:
 
 
 class Renumbering:
-    """Per computation and process, what its numbers mean for the application."""
+    """For each computation and process, the application's event behind each number."""
 
     def __init__(self, numbered: pa.Table) -> None:
         numbered = numbered.sort_by([(name, "ascending") for name in ("computation", "process", "seq")])
         names = [numbered[name].to_pylist() for name in ("computation", "process")]
         null = numbered["null"].to_numpy(zero_copy_only=False)
         recorded = numbered["recorded_seq"].to_numpy()
-        self.counts: dict[tuple[str, str], Ints] = {}  # up to each number, how many events are not null
+        self.counts: dict[tuple[str, str], Ints] = {}  # events up to each number that are not null
         self.is_null: dict[tuple[str, str], Ints] = {}
         self.recorded: dict[tuple[str, str], Ints] = {}
         of = list(zip(*names, strict=True))
@@ -109,7 +111,7 @@ class Renumbering:
 def without_null_events(
     spark: SparkSession, folder: AnyPath, answers: AnyPath, out: AnyPath
 ) -> dict[str, Any]:
-    """Write the tables `stamps` and `processes` that answer for the application's events; their totals."""
+    """Write the tables `stamps` and `processes` of the application's events; returns their totals."""
     processes = read_parts(answers / "processes")
     names: dict[str, list[str]] = {}
     for row in processes.sort_by([("computation", "ascending"), ("p", "ascending")]).to_pylist():

@@ -4,9 +4,10 @@
     log(deliveries)        process, kind, message, and what orders a process's events: position, or an offset
     history(transactions)  session, transaction, operations
 
-Rows become the records that the readers of files take (trace/readers/table_records.py), and go their way.
-`columns` says which column is what where the frame calls it otherwise: a name, a path into structs and maps,
-or an expression. What cannot be read stays in the frame with the reason; `frame.quarantine` has all of it.
+Rows become the records that the readers of files take (trace/readers/table_records.py), and are processed
+alike. `columns` maps our names to the frame's where these differ: a name, a path into structs and maps, or an
+expression. A row that cannot be read stays in the frame with the reason; `frame.quarantine` has all such
+rows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +38,7 @@ OF_KAFKA = {*KAFKA, "headers", "key", "value", "timestamp", "timestampType"}
 
 
 def dag(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
-    """Records that name the ones before them: commits, blocks, editing histories.
+    """Records that name their predecessors: commits, blocks, editing histories.
 
     id, parents   needed; parents is an array
     computation   the graph that a record belongs to, if there are several
@@ -80,7 +81,7 @@ def log(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
 
 
 def history(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
-    """Transactions of a database, one in each row; whoever read a value has its writer in his past.
+    """Transactions of a database, one in each row; a read value's writer happened before its reader.
 
     session       a process of the trace
     transaction   a number: the place of the transaction in its session
@@ -94,7 +95,7 @@ def history(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
 def _found(
     frame: DataFrame, names: Iterable[str], columns: Columns, needed: Iterable[str]
 ) -> dict[str, Column]:
-    """By our name, the column that is meant."""
+    """For each of our names, the column of the frame."""
     names = [*names]
     for name in columns.keys() - {*names}:
         raise TraceFormatError(f"is none of {', '.join(names)}", field=name)
@@ -107,7 +108,7 @@ def _found(
         elif name in columns:
             has = ", ".join(frame.columns)
             raise TraceFormatError(
-                f"is mapped to {given!r}, which the frame has not; it has {has}", field=name
+                f"is mapped to {given!r}, which the frame does not have; it has {has}", field=name
             )
     for name in needed:
         if name not in found:
@@ -132,7 +133,7 @@ def _header(name: str) -> Column:
 def _picked(
     frame: DataFrame, found: Mapping[str, Column], columns: Columns, left_out: Iterable[str] = ()
 ) -> DataFrame:
-    """The columns found, by our names, and all others, but for those that were mapped."""
+    """The columns found, under our names, and all other columns that were not mapped."""
     mapped = {path for path in columns.values() if isinstance(path, str)}
     taken = {*found, "seq", *left_out, *mapped, *(path.partition(".")[0] for path in mapped)}
     others = [column_at(frame, name) for name in frame.columns if name not in taken]

@@ -1,7 +1,7 @@
-"""The Spark session that is there, or one of our own; its workers can import this package.
+"""The running Spark session, or a new one whose workers can import this package.
 
-What the user configured wins: spark-defaults.conf, and what spark-submit was given. Of our own settings,
-those for a small machine are only for a session that we start on this one, and a session that was there
+The user's configuration takes precedence: spark-defaults.conf, and the options of spark-submit. Our own
+settings for a small machine apply only to a session that we start on this one; a session that was running
 before is left as it is.
 """
 
@@ -31,6 +31,7 @@ import happened
 from ..core.errors import CausalityError
 from ..core.extras import how_to_install
 from .classic import context_of, is_stopped
+from .versions import has
 from .workers import check_workers, run_this_python
 
 ROOT = Path(happened.__file__).parent
@@ -45,6 +46,14 @@ BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM that only moves bytes between Python workers, for a minute or two: its optimising compiler
 and its parallel collector would take more CPU than they save (bench/importing.py)."""
 
+PLAIN_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+"""Settings of a stream on this machine: a checkpoint's files are written and renamed by Java alone. Spark's
+default starts programs (readlink, stat) for each, which took a sixth of the CPU of a small batch."""
+
 FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
 """Options of spark-submit that are settings under another name."""
 
@@ -54,7 +63,7 @@ _supplied: "WeakSet[SparkSession]" = WeakSet()
 def session(
     master: str | None = None, *, memory: str = "2g", brief: bool = False, streams: bool = False
 ) -> SparkSession:
-    """The session that is running, as it is; else a new one.
+    """The running session, unchanged; otherwise a new one.
 
     master   where a new one runs; None: where the user's configuration says, else on this machine
     memory   of the driver, if it runs on this machine and the user's configuration does not say
@@ -73,7 +82,8 @@ def session(
 
 
 def supply(spark: SparkSession) -> None:
-    """See to it, once, that the session's Python workers can run this package; CausalityError if not."""
+    """Make sure, once, that the session's Python workers can run this package; CausalityError if they
+    cannot."""
     if spark in _supplied:
         return
     context = context_of(spark)
@@ -109,7 +119,7 @@ def package_zip() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="happened-package-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     target = folder / "happened.zip"
-    if not ROOT.is_dir():  # it lies in an archive; workers look only into those called .zip
+    if not ROOT.is_dir():  # it lies in an archive; workers only look into archives called .zip
         return Path(shutil.copy(next(parent for parent in ROOT.parents if parent.is_file()), target))
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(ROOT.rglob("*")):
@@ -130,7 +140,7 @@ def _started(master: str | None, memory: str, brief: bool, streams: bool) -> Spa
     builder = SparkSession.builder
     if master is not None:
         builder = builder.master(master)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has configured it all
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has configured everything
         given = configured()
         if "spark.pyspark.python" not in given:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -151,11 +161,11 @@ def _started(master: str | None, memory: str, brief: bool, streams: bool) -> Spa
 
 
 def _defaults(master: str, memory: str, brief: bool = False, streams: bool = False) -> dict[str, str]:
-    """What a session that we start has unless the user says otherwise."""
+    """The defaults of a session that we start."""
     ours = {
         "spark.app.name": "happened",
         "spark.master": master,
-        "spark.ui.showConsoleProgress": "false",  # the terminal shows our own
+        "spark.ui.showConsoleProgress": "false",  # the terminal shows our own progress bar
     }
     java = [BRIEF] if brief and _is_local(master) else []
     if not (_settings_folder() / "log4j2.properties").exists():
@@ -166,6 +176,8 @@ def _defaults(master: str, memory: str, brief: bool = False, streams: bool = Fal
         return ours
     number = re.match(r"local\[(\d+)", master)
     cores = int(number[1]) if number else 1 if master == "local" else os.cpu_count() or 1
+    if streams and has("plain checkpoint files"):
+        ours |= PLAIN_FILES
     return ours | {
         "spark.ui.enabled": "false",
         "spark.driver.memory": memory,
@@ -176,7 +188,7 @@ def _defaults(master: str, memory: str, brief: bool = False, streams: bool = Fal
 
 
 def configured() -> dict[str, str]:
-    """What the user's files and environment say of a session that is not started yet."""
+    """The user's settings, from files and the environment, for a session that is not started yet."""
     arguments = [*_arguments()]
     flags = dict(pairwise(arguments))
     file = Path(flags.get("--properties-file", _settings_folder() / "spark-defaults.conf"))
@@ -196,7 +208,7 @@ def configured() -> dict[str, str]:
 
 
 def _arguments() -> Iterator[str]:
-    """What PySpark passes on to spark-submit; `--flag=value` as two."""
+    """The arguments that PySpark passes to spark-submit; `--flag=value` as two."""
     for word in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")):
         flag, equals, value = word.partition("=")
         if word.startswith("--") and equals:
@@ -227,7 +239,7 @@ def _connected(url: str) -> SparkSession:
 
 
 def _refuse_unreachable(url: str) -> None:
-    """Say at once that nobody listens, which the client would find out by trying for minutes."""
+    """Fail at once if nobody listens; the client would try for minutes."""
     if any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
         return
     parts = urlsplit(url.partition(";")[0])

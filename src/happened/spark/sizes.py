@@ -1,13 +1,13 @@
-"""How large each computation is, and whether one split holds it: what decides where it is analysed.
+"""How large each computation is, and whether one split holds it: this decides where it is analysed.
 
 In    the splits of a trace
 Out   Survey: the large computations, by name, and where to look up which computations of a split have rows in
-      other splits too. Rows that are no events, as parts of the table `quarantine`
+      other splits too. Rows that are not events, as parts of the table `quarantine`
 Cost  one scan of the columns that tell events from other rows, and a shuffle of six integers for each
       computation of a split; where there are large computations, one small job for their names
 
-Names are not shuffled: 64 bits of a hash stand for one. Two computations of one hash are taken for one that
-lies in several splits, which costs a shuffle of their rows and changes no answer.
+Names are not shuffled: a hash of 64 bits stands for each name. Two computations of one hash are taken for one
+that lies in several splits, which costs a shuffle of their rows and changes no answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +28,14 @@ from .storage import read_arrays, read_part, write_arrays, write_part
 from .tasks import Emitted, Runner, exchange, on_tasks, raise_faults
 
 SPLITS_PER_BUCKET = 8
-"""Of which a task holds the counts of all computations, at 48 bytes each."""
+"""Splits whose counts one task holds, at 48 bytes for each computation."""
 
 MOST_FILES = 16
-"""Opening a file takes as long as reading thousands of rows of it."""
+"""Opening a file takes as long as reading thousands of its rows."""
 
 MOSTLY = 0.5
-"""If more of the computations lie in several splits, all are taken to: nobody needs to look them up."""
+"""If a larger share of the computations lies in several splits, all of them are treated so, and nothing is
+looked up."""
 
 
 class Large(NamedTuple):
@@ -64,7 +65,7 @@ class Survey:
     quarantined: int
 
     def crosses(self, number: int, names: Ints) -> Ints:
-        """Of the computations of a split, by their hashes: whether other splits have rows of them."""
+        """For the computations of a split, by their hashes: whether other splits have rows of them."""
         found: Ints = np.array(self.scattered, bool)[names % np.uint64(len(self.scattered))]
         if not found.all():
             files = matching(self.store / "crossing", f"{number:06d}-*.npz")
@@ -74,8 +75,8 @@ class Survey:
 
 
 class _Bucket(NamedTuple):
-    """What is known of the computations of a bucket: the hashes of large ones, the events of the others that
-    are to be shuffled, and whether all of those are."""
+    """What is known of the computations of a bucket: the hashes of large ones, the number of events of the
+    others that must be shuffled, and whether all of the others must be."""
 
     large: list[int]
     crossing_events: int
@@ -93,7 +94,7 @@ def survey(
     """A computation is large if it has more than `threshold` events, or too many for its processes (see
     `causality.written.too_wide`).
 
-    The rows of a split of many small files are left together in one, for whoever reads them next.
+    The rows of a split of many small files are written into one file, for the next reader.
     """
     scattered = [len(split.pieces) > MOST_FILES for split in splits]
     buckets = len(splits) // SPLITS_PER_BUCKET + 1
@@ -137,7 +138,7 @@ def survey(
 DELIVERS = {True: "deliver", False: "receive"}
 ADDED = ("events", "processes", "delivers", "messages")
 COUNTS = np.dtype([("name", np.uint64), ("split", np.int64), *((name, np.int64) for name in ADDED)])
-"""What a split tells of a computation; the name is a hash."""
+"""The counts of a computation in one split; its name is a hash."""
 
 IsLarge = Callable[[pa.Table], pa.ChunkedArray]
 
@@ -153,11 +154,11 @@ def _by_bucket(counted: pa.Table, number: int, buckets: int) -> list[tuple[int, 
 
 
 def _decide(rows: Ints, bucket: int, store: AnyPath, is_large: IsLarge) -> _Bucket:
-    """Add up what splits counted, and leave for each split the hashes that others have too."""
+    """Add up the counts of splits, and write for each split the hashes that other splits have too."""
     names, of = np.unique(rows["name"], return_inverse=True)
     sums = {name: np.bincount(of, rows[name], names.size).astype(np.int64) for name in ADDED}
     large, events = is_large(pa.table(sums)).to_numpy(), sums["events"]
-    # Also of large ones: the name of another may share the hash.
+    # This includes large computations: another name may have the same hash.
     crossing = np.bincount(of, minlength=names.size) > 1
     scattered = bool((crossing & ~large).sum() > MOSTLY * names.size)
     if crossing.any() and not scattered:

@@ -1,4 +1,4 @@
-"""Import whatever Spark can read: a path in one of its formats, or a table of the catalog.
+"""Imports whatever Spark can read: a path in one of its formats, or a table of the catalog.
 
 In    a name, Spark's format for it, and what its rows are (`format`, as of an import of files)
 Out   as trace.importing: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all
@@ -67,7 +67,7 @@ def run(
     try:
         frame = _read(spark, source, name, reading)
     except AnalysisException as error:
-        raise TraceFormatError(f"Spark does not read it ({str(error).splitlines()[0]})", file=name) from error
+        raise TraceFormatError(f"Spark cannot read it ({str(error).splitlines()[0]})", file=name) from error
     with whole_directory(out) as folder:
         work = {"work": folder / ".work"} if format in SPANS else {}
         events = FRAMES[format](frame, columns=columns, **work)

@@ -3,8 +3,8 @@
     events = spans(spark.table("otel.spans"))
     violations(events).show()
 
-Rows become the records that the readers of files take (trace/readers/table_spans.py), and go their way: the
-events are those that `happened import` makes of the same spans.
+Rows become the records that the readers of files take (trace/readers/table_spans.py), so the events are those
+that `happened import` makes of the same spans.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def spans(
     work      as of the other functions; used only where traces are linked with one another
 
     A row that cannot be read stays in the frame, with the reason; `frame.quarantine` has all that was left
-    out, also parts of spans that are there (a parent that is not, say).
+    out, including parts of spans whose events are there (a parent that is missing, say).
     """
     columns = columns or {}
     preset = preset or recognised(frame.columns, columns)
@@ -51,12 +51,12 @@ def spans(
     for ours, theirs in columns.items():
         if ours not in field_of:
             known = ", ".join(field_of)
-            raise TraceFormatError(f"is no column of spans of {preset}; those are {known}", field=ours)
+            raise TraceFormatError(f"is not a column of spans of {preset}; those are {known}", field=ours)
         column = column_at(frame, theirs) if isinstance(theirs, str) else theirs
         if column is None:
             has = ", ".join(frame.columns)
             raise TraceFormatError(
-                f"is mapped to {theirs!r}, which the frame has not; it has {has}", field=ours
+                f"is mapped to {theirs!r}, which the frame does not have; it has {has}", field=ours
             )
         found[field_of[ours]] = column
     picked = frame.select(*(column.alias(field) for field, column in found.items() if column is not None))

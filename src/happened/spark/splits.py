@@ -1,7 +1,7 @@
-"""A trace in splits: what one task reads by itself, so that rows need not cross the JVM.
+"""A trace in splits: a split is what one task reads by itself, so that rows need not pass through the JVM.
 
 A split is some row groups of a Parquet file, several small files together, or a stretch of a file of JSON
-lines. Reading one tells the rows that are events from those that are not.
+lines. Reading a split separates the rows that are events from the others.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,30 +13,29 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..causality.questions import QUARANTINE
 from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns
 from ..trace.jsonl import event_from_json, lines_of
 from ..trace.location import Location
 from ..trace.reader import open_part, read_part
-from ..trace.schema import SCHEMA
+from ..trace.schema import QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, size_of
 from ..trace.validation import faults
 
 ROWS_AT_ONCE = 500_000
 BYTES_AT_ONCE = 64 << 20
-"""Of JSON lines, about as many events."""
+"""Bytes of JSON lines that hold about as many events."""
 
 FOOTERS_AT_ONCE = 16
 
 TELLING = ("computation", "process", "seq", "kind", "message", "to")
-"""Columns that tell an event from another row."""
+"""Columns that are needed to decide whether a row is an event."""
 
 UNCHECKED = pa.schema([field.with_nullable(True) for field in SCHEMA])
 
 
 class Rows(NamedTuple):
-    """What a split holds: events, and what is none, as rows of QUARANTINE."""
+    """The content of a split: events, and the other rows, as rows of QUARANTINE."""
 
     events: pa.Table
     quarantined: pa.Table
@@ -50,12 +49,12 @@ class Groups(NamedTuple):
     given: dict[str, str | None]
 
     def read(self, columns: Sequence[str]) -> Rows:
-        """All its rows as if they were events."""
+        """All its rows, without checking that they are events."""
         table = read_part(self.path, self.groups, self.given, [*{*columns, *TELLING}])
         return Rows(table, QUARANTINE.empty_table())
 
     def may_hold(self, computations: pa.Array) -> bool:
-        """Whether any row is of one of these; reads one column."""
+        """Whether any row belongs to one of these computations; reads one column."""
         names = read_part(self.path, self.groups, self.given, ["computation"])["computation"]
         return bool(pc.any(pc.is_in(names, value_set=computations)).as_py())
 
@@ -68,11 +67,11 @@ class LineRange(NamedTuple):
     stop: int | None = None
 
     def read(self, columns: Sequence[str]) -> Rows:
-        """What is an object with the fields of an event, as if it were one; all columns are read."""
+        """Every line that is an object with the fields of an event, unchecked; all columns are read."""
         return read_lines(self._lines(), str(self.path))
 
     def may_hold(self, computations: pa.Array) -> bool:
-        return True  # to know it, everything would have to be read
+        return True  # a better answer would need reading everything
 
     def _lines(self) -> Iterator[bytes]:
         return lines_of(self.path) if self.stop is None else self._stretch(self.stop)
@@ -81,13 +80,14 @@ class LineRange(NamedTuple):
         with self.path.open("rb") as file:
             if self.start:
                 file.seek(self.start - 1)
-                file.readline()  # what is left of a line that began before
+                file.readline()  # the rest of a line that began before
             while file.tell() < stop and (line := file.readline()):
                 yield line
 
 
 def read_lines(lines: Iterable[bytes], file: str) -> Rows:
-    """The events in lines of JSON; of the others, but for empty lines, the reasons why they are none."""
+    """The events in lines of JSON, and for the other lines, except empty ones, the reasons why they are not
+    events."""
     events, bad = [], []
     for line in lines:
         if not line.strip():
@@ -98,13 +98,13 @@ def read_lines(lines: Iterable[bytes], file: str) -> Rows:
             about = f"field {error.field!r}: {error.reason}"
             shown = f"is not JSON: {line.strip()[:80].decode(errors='replace')}"
             bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
-    # Not a cast: that refuses the nulls which `sort_out` is to name.
+    # Not a cast, which would refuse the nulls that `sort_out` reports.
     table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
     return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
 
 
 def sort_out(table: pa.Table) -> Rows:
-    """Tell the rows that can be events from those that cannot, which are given with their reasons."""
+    """Separate the rows that can be events from those that cannot, which are returned with their reasons."""
     reason = faults(table)
     if reason.null_count == len(reason):
         return Rows(table, QUARANTINE.empty_table())
@@ -121,7 +121,7 @@ def sort_out(table: pa.Table) -> Rows:
 class Split:
     pieces: tuple[Groups | LineRange, ...]
     rows: int | None
-    """How many; None where only reading tells."""
+    """The number of rows; None where only reading would tell."""
 
     def read(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
         """Read the columns given, and those that tell events from other rows; the others are null."""
@@ -130,17 +130,17 @@ class Split:
         return Rows(rows.events, pa.concat_tables([rows.quarantined, unread]))
 
     def may_hold(self, computations: pa.Array) -> bool:
-        """Whether there can be rows of these computations; cheaper than reading them."""
+        """Whether rows of these computations are possible; cheaper than reading them."""
         return any(piece.may_hold(computations) for piece in self.pieces)
 
     def read_all(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
-        """All rows as if they were events, but for those that have not even its fields."""
+        """All rows, unchecked, except those without the fields of an event."""
         read = [piece.read(columns) for piece in self.pieces]
         return Rows(*(pa.concat_tables(tables) for tables in zip(*read, strict=True)))
 
 
 def splits_of(at: Location, *, rows: int = ROWS_AT_ONCE, size: int = BYTES_AT_ONCE) -> list[Split]:
-    """Splits of about so many rows of Parquet, or bytes of JSON lines."""
+    """Splits of about this many rows of Parquet, or bytes of JSON lines."""
     if at.is_json:
         return _stretches(at.root, size)
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
@@ -167,7 +167,7 @@ def _groups(at: Location, part: AnyPath) -> list[tuple[Groups, int]]:
 
 
 def _together(pieces: Iterable[tuple[Groups, int]], most: int) -> Iterator[Split]:
-    """Consecutive row groups, of one file or several, up to so many rows."""
+    """Consecutive row groups, of one file or several, up to this many rows."""
     held: list[Groups] = []
     rows = 0
     for piece, count in pieces:

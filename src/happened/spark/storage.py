@@ -1,4 +1,4 @@
-"""Where tasks leave what they made: Parquet parts and arrays, whole or not there (see trace.atomic).
+"""The files that tasks write: Parquet parts and arrays, each complete or absent (see trace.atomic).
 
 A path is a directory, or a URL, that the driver and every executor can reach.
 """
@@ -31,12 +31,13 @@ IO = (SPARK, DIRECT)
 
 
 def spark_path(path: AnyPath) -> str:
-    """What Spark's own readers and writers take; of a store they need its connector (docs/pipeline.md)."""
+    """Paths and URLs for Spark's own readers and writers; for a store they need its connector
+    (docs/pipeline.md)."""
     return path.hadoop_url if isinstance(path, StorePath) else str(path)
 
 
 def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) -> None:
-    """Spark's rows as parts of a table that other writers fill too; `work` does not exist yet."""
+    """Let Spark write rows as parts of a table that others write to as well; `work` does not exist yet."""
     if isinstance(directory, StorePath) or isinstance(work, StorePath):
         _write_by_tasks(rows, directory, part)
         return
@@ -48,7 +49,7 @@ def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) ->
 
 
 def read_rows(spark: SparkSession, directory: AnyPath, rows: StructType | None = None) -> DataFrame:
-    """A table as Spark's rows. Of a store, tasks read them: Spark needs no connector for it.
+    """A table as Spark's rows. Tasks read a table in a store themselves, so that Spark needs no connector.
 
     rows   their schema, without which the table must have a part
     """
@@ -102,6 +103,6 @@ def read_part(path: AnyPath) -> pa.Table:
 
 
 def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
-    # At once: all of it is wanted, and a store answers each request for a stretch of it by itself.
+    # In one request: all of it is needed, and a store answers each request for a range separately.
     with np.load(io.BytesIO(path.read_bytes())) as arrays:
         return {name: arrays[name] for name in arrays.files}

@@ -6,10 +6,12 @@
     frame_by_tasks   rows that tasks read, as a DataFrame
     pack_table       a table as bytes, for an exchange
 
-Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled: small ones.
+Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled and must be
+small.
 
 A task may run several times, also at once, on different machines: what it does must be the same each time.
-Where storage fails or memory lacks, it is tried again as often as Spark allows, and then told in a sentence.
+A task that fails for lack of storage or memory is retried as often as Spark allows, and then reported in one
+sentence.
 """
 
 import gc
@@ -38,13 +40,13 @@ EMITTED = pa.schema([("bucket", pa.int64()), ("source", pa.int64()), ("blob", pa
 
 
 class TraceFault(NamedTuple):
-    """What a task found wrong with the trace: running it again would not mend that."""
+    """A task found something wrong with the trace; running it again would not help."""
 
     reason: str
 
 
 class Trouble(NamedTuple):
-    """Why a task could not be done, though the trace may be sound: the whole job fails."""
+    """A task could not be done, though the trace may be sound: the whole job fails."""
 
     reason: str
 
@@ -59,7 +61,7 @@ Runner = SparkSession | InProcess
 
 
 class Emitted(NamedTuple):
-    """What a task of an exchange returns, and the bytes it gives to buckets."""
+    """The result of an emitting task, and the bytes it gives to buckets."""
 
     result: Any
     blobs: Iterable[tuple[int, bytes]]
@@ -68,9 +70,10 @@ class Emitted(NamedTuple):
 def on_tasks(
     spark: Runner, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
 ) -> list[Any]:
-    """work(0), …, work(count - 1) as Spark tasks; what they return must be small.
+    """Run work(0), …, work(count - 1) as Spark tasks and return their results, which must be small.
 
-    What a task finds wrong with the trace is raised here. `tell` is told now and then how many are done.
+    An error that a task finds in the trace is raised here. `tell` is called now and then with the number of
+    finished tasks.
     """
     return raise_faults(attempts_on_tasks(spark, count, work, tell))
 
@@ -78,7 +81,7 @@ def on_tasks(
 def attempts_on_tasks(
     spark: Runner, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
 ) -> list[Any]:
-    """The same; where a task finds the trace wrong, its result is a TraceFault."""
+    """The same, but where a task finds the trace wrong, its result is a TraceFault."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -98,7 +101,7 @@ def attempts_on_tasks(
 def frame_by_tasks(
     spark: SparkSession, count: int, read: Callable[[int], Iterable[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """The rows that read(0), …, read(count - 1) give, as a DataFrame; they are read when it is used."""
+    """The rows of read(0), …, read(count - 1), as a DataFrame; they are read when it is used."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -129,10 +132,11 @@ def exchange(
     partitions: int,
     settle: Callable[[int, list[bytes]], Any],
 ) -> tuple[list[Any], dict[int, Any]]:
-    """Run emit(0) … emit(count - 1), and settle each bucket with the bytes given to it, by who gave them.
+    """Run emit(0) … emit(count - 1), and settle each bucket with the bytes given to it, in the order of the
+    emitting tasks.
 
-    Returns what the emitting tasks returned, and what was returned for each bucket that was given anything;
-    a TraceFault where a task found the trace wrong. One shuffle, of as many rows as there are bytes objects.
+    Returns the results of the emitting tasks, and those of each bucket that was given anything; a TraceFault
+    where a task found the trace wrong. One shuffle, of as many rows as there are bytes objects.
     """
 
     def give(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -173,7 +177,7 @@ def exchange(
 def _exchange_here(
     count: int, emit: Callable[[int], Emitted], settle: Callable[[int, list[bytes]], Any]
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The same in this process. Blobs wait on disk, a file for each bucket."""
+    """The same in this process. Blobs are kept on disk, in one file for each bucket."""
     results: list[Any] = []
     buckets: set[int] = set()
     with tempfile.TemporaryDirectory(prefix="happened-") as folder:
@@ -233,15 +237,15 @@ _modules_spared = 0
 
 
 def spare_modules() -> None:
-    """Keep the garbage collector from looking at what this process has imported, which is never garbage.
+    """Exclude everything that this process has imported from garbage collection, since it is never garbage.
 
     After every task Spark collects garbage in the worker (pyspark/daemon.py). With numpy, pyarrow and numba
-    imported that takes longer than most tasks do.
+    imported that would take longer than most tasks do.
     """
     global _modules_spared
     if len(sys.modules) > _modules_spared:
         _modules_spared = len(sys.modules)
-        gc.collect()  # so that no garbage is spared
+        gc.collect()  # so that existing garbage is not excluded
         gc.freeze()
 
 
@@ -284,7 +288,7 @@ def cannot_reach(path: object, why: str) -> str:
 
 @contextmanager
 def _told_of_dead_workers() -> Iterator[None]:
-    """Spark's word for a Python worker that the system killed, in ours."""
+    """Translates Spark's error for a Python worker that the system killed."""
     try:
         yield
     except Exception as error:
@@ -303,7 +307,7 @@ def _results(results: Sequence[tuple[int, Any]]) -> pa.RecordBatch:
 
 @contextmanager
 def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | None) -> Iterator[None]:
-    """Tell how many of `count` tasks are done while the body runs them."""
+    """Report how many of `count` tasks are done while the body runs them."""
     if tell is None:
         yield
     elif (context := context_of(spark)) is None:
@@ -316,7 +320,7 @@ def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | No
 
 @contextmanager
 def _heard(spark: Any, count: int, tell: Callable[[int], object]) -> Iterator[None]:
-    """By what a Spark Connect server reports of itself."""
+    """By what a Spark Connect server reports about itself."""
 
     def hear(stages: Sequence[Any] | None, **_: Any) -> None:
         for stage in stages or ():

@@ -1,4 +1,4 @@
-"""What older versions of PySpark lack: the one place that says it, in one sentence.
+"""What older versions of PySpark lack: the only place that checks versions.
 
 PySpark 3.5 answers every question about a trace or a frame; streams need 4.0 or newer.
 """
@@ -21,9 +21,10 @@ NEEDS = {
     "held": Need((4, 0), "the state of a checkpoint as a table"),
     "NatsSource": Need((4, 0), "sources of streams written in Python"),
     "a limit of a batch": Need((4, 2), "ReadLimit"),
+    "plain checkpoint files": Need((4, 3), "FileSystemBasedCheckpointFileManager where it is now"),
     "tags of a classic session": Need((4, 0), "SparkSession.addTag"),
 }
-"""Of each feature the first version of PySpark that has what it needs, and what that is; names of
+"""For each feature, the first version of PySpark that has what it needs, and what that is; names of
 happened.streaming are looked up here before they are imported."""
 
 

@@ -1,9 +1,9 @@
-"""Whether the session's Python workers can run this package: asked before the first job that needs it.
+"""Checks that the session's Python workers can run this package, before the first job that needs it.
 
 In    a session, classic or Spark Connect
 Cost  nothing where workers run this very interpreter; else one small job of plain Python, once for a session
 
-The job may use nothing that workers could lack: no Arrow, and a function that travels by value.
+The job must use nothing that workers could lack: no Arrow, and a function that is pickled by value.
 """
 
 import json
@@ -22,7 +22,7 @@ NEEDED = ("numba", "numpy", "pandas", "pyarrow")
 """What workers import besides PySpark, which Spark gives them."""
 
 TASKS = 16
-"""That look, on a cluster; Spark spreads them over the executors it has."""
+"""Tasks that check, on a cluster; Spark spreads them over the executors it has."""
 
 MISMATCH = re.compile(r"Python in worker has different version:? (.+?) than")
 NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
@@ -37,7 +37,7 @@ def run_this_python(spark: SparkSession) -> bool:
 
 
 def check_workers(spark: SparkSession) -> bool:
-    """Whether all workers find this package; CausalityError if they could not run it."""
+    """Whether all workers have this package installed; CausalityError if they could not run it."""
 
     def look(_: int) -> str:
         import json
@@ -53,7 +53,7 @@ def check_workers(spark: SparkSession) -> bool:
     asked = F.udf(look, "string", useArrow=False)
     try:
         rows = spark.range(0, tasks, 1, tasks).select(asked("id").alias("told")).collect()
-    except Exception as error:  # of several kinds, by version and kind of session
+    except Exception as error:  # exceptions of several kinds, by version and kind of session
         reason = _why(str(error))
         if reason is None:
             raise
@@ -68,7 +68,7 @@ def check_workers(spark: SparkSession) -> bool:
 
 
 def _why(error: str) -> str | None:
-    """What kept workers from starting; None if it was something else."""
+    """The reason why workers did not start; None for any other error."""
     if (program := NO_PROGRAM.search(error)) is not None:
         return f"Spark cannot start its Python workers: there is no program {program[1]}"
     if (theirs := MISMATCH.search(error)) is not None:

@@ -1,8 +1,7 @@
-"""Where a DataFrame becomes files that tasks read by themselves, and where their answers lie.
+"""A directory in which a DataFrame becomes files that tasks read themselves, and which holds their answers.
 
-A frame is laid down once, as Parquet parts of a trace, whatever it was derived from, and goes the way of
-files from there. Its directory is removed by `close`, or with its Workspace, at the latest when the
-interpreter ends.
+A frame is written once, as Parquet parts of a trace, whatever it was derived from, and is then treated like
+files. Its directory is removed by `close`, or with its Workspace, at the latest when the interpreter ends.
 """
 
 import atexit
@@ -17,9 +16,9 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from ..causality.questions import QUARANTINE
 from ..core.errors import CausalityError
 from ..trace.atomic import whole_file
+from ..trace.schema import QUARANTINE
 from ..trace.store import AnyPath, StorePath, any_path, arrow_source, remove_tree
 from .event_rows import sort_out_unread
 from .schemas import spark_schema
@@ -29,13 +28,13 @@ from .storage import parquet_settings, spark_path, write_part
 from .tasks import frame_by_tasks
 
 ROWS_TOGETHER = 100_000
-"""Of a row group: many batches of Spark's."""
+"""Rows of a row group: many of Spark's batches."""
 
 _kept: "set[Workspace]" = set()
 
 
 class Workspace:
-    """A new directory under `work`, of which every executor reaches the same."""
+    """A new directory under `work`, which every executor must reach."""
 
     def __init__(self, spark: SparkSession, work: "str | Path | StorePath | None") -> None:
         self.folder = _new_folder(spark, work)
@@ -48,7 +47,8 @@ class Workspace:
     def keep(self) -> None:
         """From now on only `close`, or the end of the interpreter, removes it.
 
-        What Spark derives from a frame (a join, a view) reads its files after Python let go of the frame.
+        What Spark derives from a frame (a join, a view) reads its files even after Python has dropped the
+        frame.
         """
         if self._removal.alive:
             _kept.add(self)
@@ -66,8 +66,8 @@ class Workspace:
 def _new_folder(spark: SparkSession, work: "str | Path | StorePath | None") -> AnyPath:
     if work is None and not is_on_this_machine(spark):
         raise CausalityError(
-            "this session runs on other machines, so give work=, a directory or URL that this process and "
-            "all of its executors reach: what tasks pass on is left there until it has been used"
+            "this session runs on other machines: give work=, a directory or URL that this process and "
+            "all executors reach, where tasks write intermediate files"
         )
     parent = Path(tempfile.gettempdir()) if work is None else any_path(work)
     return parent.absolute() / f"happened-{uuid.uuid4().hex}"
@@ -76,14 +76,14 @@ def _new_folder(spark: SparkSession, work: "str | Path | StorePath | None") -> A
 def _remove(folder: AnyPath) -> None:
     try:
         remove_tree(folder)
-    except (OSError, CausalityError):  # nobody is there to be told
+    except (OSError, CausalityError):  # nobody is left to report it to
         return
 
 
 def lay_down(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
-    """Write rows of a trace (event_columns) as its parts; how many could not even be read as such.
+    """Write rows of a trace (event_columns) as its parts; returns how many could not be read at all.
 
-    Those of which a reader said why (event_rows.UNREADABLE) are quarantined with that.
+    Rows for which a reader gave a reason (event_rows.UNREADABLE) are quarantined with that reason.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,7 +117,7 @@ def lay_down(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
 
 
 def _groups(batches: Iterator[pa.RecordBatch], unread: list[pa.Table]) -> Iterator[pa.Table]:
-    """The rows in tables of about ROWS_TOGETHER; what is no event is added to `unread` instead."""
+    """The rows in tables of about ROWS_TOGETHER; a row that is not an event is added to `unread` instead."""
     held: list[pa.Table] = []
     for batch in batches:
         table, no_events = sort_out_unread(pa.Table.from_batches([batch]))
@@ -142,7 +142,8 @@ def _refuse_unseen(trace: AnyPath, parts: int) -> None:
 
 
 def read_table(spark: SparkSession, directory: AnyPath, schema: pa.Schema) -> DataFrame:
-    """A table that tasks left; in a store tasks read it too, since Spark may have no connector for that."""
+    """A table that tasks wrote; tasks also read it if it is in a store, since Spark may have no connector for
+    it."""
     if not isinstance(directory, StorePath):
         return spark.read.schema(spark_schema(schema)).parquet(spark_path(directory))
     parts = sorted(directory.glob("*.parquet"))

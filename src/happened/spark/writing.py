@@ -3,7 +3,7 @@
     check_destination   whether a destination takes all of the tables: asked before the work
     write_tables        the tables themselves; each replaces, adds to or refuses what is there, as `mode` says
 
-A check that finds nothing wrong is no promise: a disk may be full, or somebody else may write meanwhile.
+A check that finds nothing wrong is no guarantee: a disk may fill up, or somebody else may write meanwhile.
 """
 
 import os
@@ -28,7 +28,7 @@ Where = str | os.PathLike[str]
 def check_destination(
     spark: SparkSession, where: Where, format: str, mode: str, tables: Mapping[str, StructType]
 ) -> None:
-    """CausalityError if the tables cannot be written; nothing is."""
+    """CausalityError if the tables cannot be written; writes nothing."""
     if mode not in MODES:
         raise CausalityError(f"mode can be error, overwrite, append or ignore; not {mode!r}")
     if _condition(_failure_of_reading(spark, format)) == "DATA_SOURCE_NOT_FOUND":
@@ -70,7 +70,7 @@ def _place(where: Where, name: str) -> str:
 
 
 def _failure_of_reading(spark: SparkSession, format: str, *path: str) -> Exception | None:
-    """Why Spark cannot plan a reading; it looks at names and files, and runs no job."""
+    """Why Spark cannot plan a read; it looks at names and files, and runs no job."""
     try:
         spark.read.format(format).load(*path).schema  # noqa: B018  (Spark Connect plans it only now)
     except Exception as error:
@@ -81,7 +81,7 @@ def _failure_of_reading(spark: SparkSession, format: str, *path: str) -> Excepti
 def _condition(error: Exception | None) -> str:
     """The name of Spark's error."""
     if re.search("Failed to find (the )?data source", str(error)):
-        return "DATA_SOURCE_NOT_FOUND"  # Avro and Kafka have names of their own for it
+        return "DATA_SOURCE_NOT_FOUND"  # Avro and Kafka have their own names for it
     named = re.search(r"\[([A-Z_]+)", str(error))
     return named[1] if named else ""
 
@@ -118,12 +118,12 @@ def _existing(spark: SparkSession, where: Where, tables: Mapping[str, object]) -
 
 
 def _is_path(spark: SparkSession, path: str) -> bool:
-    """Asked of Spark, whose tasks write there by its own connectors and permissions."""
+    """Spark is asked, because its tasks write there, with its own connectors and permissions."""
     return _condition(_failure_of_reading(spark, "text", path)) != "PATH_NOT_FOUND"
 
 
 def _not_written(place: str, format: str, error: Exception) -> str | None:
-    """Why Spark did not write a table, in our words; None if it is not about what was asked."""
+    """Why Spark did not write a table, in our words; None for other errors."""
     condition = _condition(error)
     if condition == "SCHEMA_NOT_FOUND":
         return _no_schema(place.rpartition(".")[0])

@@ -14,8 +14,8 @@ held_table     what is held now, since when and for what, from the checkpoint of
 nats_source    a NATS JetStream stream as a source of Spark
 watching       rows per second, held messages and state of a running query, as lines and as metrics
 
-`destination`, `reached` and `paged` know nothing of Spark. The judge does not come here: `spark` imports
-nothing of this room. The names below are looked up when they are first used.
+`destination`, `reached` and `paged` know nothing of Spark. `spark` imports nothing of this room: the judge
+stays independent of the protocols. Names are imported when they are first used.
 """
 
 TYPE_CHECKING = False
@@ -60,5 +60,5 @@ def _look_up(name: str) -> object:
     return getattr(home, name)
 
 
-if not TYPE_CHECKING:  # a type checker that saw this would let any misspelt name pass
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept any misspelt name
     __getattr__ = _look_up  # PEP 562

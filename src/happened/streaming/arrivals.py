@@ -1,9 +1,9 @@
-"""What a row of a stream says of its message: its name here and the causes it has to wait for.
+"""Reads the message in a row of a stream: its name, and the causes it must wait for.
 
 ByIds        for systems that are not ours: an id, and the ids of the causes
 ByProtocol   for messages of a protocol of this package, as its wire format encodes them
 
-A row whose columns make no sense raises RemoteProtocolError and is set aside; the stream goes on.
+A row whose columns make no sense raises RemoteProtocolError and is marked corrupt; the stream goes on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from .reached import Arrived
 class Rule(Protocol):
     """How to read the control columns of a row."""
 
-    kind: str  # of what has been delivered: see destination.REACHED
+    kind: str  # the kind of its record of deliveries: see destination.REACHED
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
@@ -69,9 +69,9 @@ class ByIds:
 class ByProtocol:
     """Messages are frames of a protocol of this package (`happened.wire.encode`).
 
-    A destination is a process of the protocol that the stream stands for: it sends nothing itself, or acts on
-    what the stream has delivered. A stream that only watches the messages of a process that goes its own way
-    cannot be put in order by frames: protocols leave out what the process was known to have delivered.
+    A destination is a process of the protocol whose part the stream plays: it sends nothing itself, or acts
+    only on what the stream has delivered. Frames are not enough to order the messages of a process that runs
+    elsewhere and is only observed: protocols leave out what the process was known to have delivered.
 
     protocol   its name; `happened.ordering.able(Listens)` lists those that can be used
     members    the processes in order of their indices; destinations are named so
@@ -88,7 +88,7 @@ class ByProtocol:
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
         if not self.members or len(set(self.members)) != len(self.members):
-            raise LocalProtocolError("members are the names of all processes in order, each once")
+            raise LocalProtocolError("members must be the names of all processes in order, each once")
         self._listener(0)
 
     @property

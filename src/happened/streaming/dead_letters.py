@@ -1,12 +1,12 @@
-"""Deliveries in one table, and in another what could not be delivered.
+"""Writes deliveries into one table, and the messages that could not be delivered into another.
 
 In     what `deliver` gives
 Out    two directories of Parquet, with a part `batch=N` for each micro-batch: the rows that have a delivery
        number; and the dead letters, with the cause that did not come or what is wrong with the row
 Cost   a batch is computed once, kept while it is written, and written twice
 
-A batch that is run again after a crash writes its parts over those that it left, and has the same rows: so
-nothing is lost and nothing repeated. Rows that only tell of held messages are left out: `held` shows those.
+A batch that is run again after a crash overwrites its parts with the same rows, so nothing is lost or
+repeated. Rows that only report held messages are left out: `held` shows those.
 """
 
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ def to_tables(
     lacking = [name for name in ADDED if name not in ordered.columns]
     if lacking or not ordered.isStreaming:
         raise CausalityError(
-            "to_tables takes the stream that deliver() gives"
+            "to_tables takes the stream that deliver() returns"
             + (f": {lacking[0]!r} is missing" if lacking else "")
         )
     if deliveries.rstrip("/") == dead_letters.rstrip("/"):
@@ -39,7 +39,7 @@ def to_tables(
     supply(ordered.sparkSession)
 
     def write(batch: DataFrame, number: int) -> None:
-        # The operator's state must not be gone through once for each table.
+        # The operator's state must not be computed once for each table.
         rows = batch.persist()
         try:
             for place, kept in (
@@ -47,7 +47,7 @@ def to_tables(
                 (dead_letters, F.col("status").isin(*UNDELIVERED)),
             ):
                 part = rows.where(kept)
-                if number == 0 or not part.isEmpty():  # the first makes the table, if only its columns
+                if number == 0 or not part.isEmpty():  # the first batch creates the table
                     part.write.mode("overwrite").parquet(f"{place.rstrip('/')}/batch={number}")
         finally:
             rows.unpersist()

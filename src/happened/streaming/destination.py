@@ -1,16 +1,17 @@
-"""One destination: takes messages as they arrive and gives them back in causal order.
+"""One destination: takes messages as they arrive and returns them in causal order.
 
 Assumes    a message names every cause that must be delivered here before it and that no other of its causes
            waits for; duplicates are equal.
 Promises   no message before its causes, nothing twice; a message whose causes are here is not held; what is
-           given out depends on the order of arrival and not on where batches begin and end. A message that
-           has waited for `patience` while a cause of it has not even arrived, and no other cause is here
-           and waits itself, is given up: delivered without that cause, or handed to the dead letters together
-           with everything that waits for it.
+           given out depends on the order of arrival and not on where batches begin and end. If a message has
+           waited for `patience`, one of its causes has not even arrived, and no other cause is here and
+           itself waiting, then the message is given up: it is delivered without that cause, or handed to the
+           dead letters together with everything that waits for it.
 Leaves out any order between concurrent messages but that of arrival.
 Invariant  a held message is parked under the first of its causes that was missing when it was parked. That
-           place depends on what has been delivered alone, so a duplicate of it comes to the same place; but
-           for one that comes after a delivered cause was forgotten, which is found out when one is given up.
+           place depends only on what has been delivered, so a duplicate is parked at the same place; the
+           exception is a duplicate that arrives after a delivered cause was forgotten, which is noticed when
+           a message is given up.
 Cost       per arrival and delivery a few look-ups in pages. `expire` looks at all that is held.
 """
 
@@ -40,10 +41,10 @@ REACHED: dict[str, Callable[[PageStore, Numbers, int, Any], Reached]] = {
 
 
 class DeliveryOutcome(NamedTuple):
-    row: Any  # what came with the message
-    number: int | None  # of its delivery here, from 1; None if it is not delivered
+    row: Any  # the row of the message
+    number: int | None  # number of its delivery here, from 1; None if it is not delivered
     status: str
-    cause: Any  # what is missing; None if nothing is
+    cause: Any  # the missing cause; None if there is none
 
 
 class Entry(NamedTuple):
@@ -59,9 +60,9 @@ class Head(NamedTuple):
 
     delivered: int = 0  # how many messages
     held: int = 0
-    oldest: int = 0  # no held message has arrived before (milliseconds)
-    timer: int = 0  # when the timer that is set fires; 0: none is set
-    directories: bytes = b""  # of the pages, and the small ones themselves
+    oldest: int = 0  # lower bound for the arrival of held messages (milliseconds)
+    timer: int = 0  # when the timer fires; 0: no timer is set
+    directories: bytes = b""  # directories of the pages, and the small pages themselves
 
 
 EMPTY = Head()
@@ -76,8 +77,8 @@ def _age(entry: Entry) -> tuple[int, Any]:
 
 
 def _causes_first(entries: list[Entry], here: HeldIndex, latest: int) -> dict[Any, int]:
-    """The names of messages that came up to `latest`, and of all held ones they wait for, numbered so that
-    each comes after its causes, but for messages that wait for each other; else the oldest first."""
+    """The names of messages that arrived up to `latest`, and of all held ones they wait for, numbered so that
+    each comes after its causes, except for messages that wait for each other; otherwise the oldest first."""
     by_name = {entry.arrival.name: entry for entry in entries}
     rank: dict[Any, int] = {}
     begun: set[Any] = set()
@@ -100,8 +101,8 @@ class Destination:
         version, *stored = pickle.loads(head.directories) if head.directories else (VERSION, 0, None, [], {})
         if version != VERSION:
             raise CausalityError(
-                f"the checkpoint has what is held in version {version}, and this happened reads {VERSION}: "
-                "go on with the happened that wrote it, or begin with a new checkpoint"
+                f"the checkpoint holds messages in format version {version}, and this happened reads "
+                f"{VERSION}: resume with the happened that wrote it, or begin with a new checkpoint"
             )
         last, reached, parked, pages = stored
         self.delivered, self.held, self.oldest, self.timer = head[:4]
@@ -110,17 +111,18 @@ class Destination:
         self._drawer = Drawer(store, self._numbers, pages)
         self._reached = REACHED[kind](self._drawer, self._numbers, remember, reached)
         self._parked = PagedMap(self._drawer, self._numbers, parked, self._entry)
-        self._read: list[Arrived] = []  # held messages of pages that were read, and not prepared for yet
+        self._read: list[Arrived] = []  # held messages of pages that were read, but not yet prepared
         self._fresh: dict[Key, list[Entry]] | None = None  # by cause, while a batch arrives
-        self._fresh_names: set[Any] = set()  # of all that was ever in it
+        self._fresh_names: set[Any] = set()  # everything that was ever in it
 
     def arrive(self, arrivals: Iterable[tuple[Arrived, Any]], now: int) -> list[DeliveryOutcome]:
-        """What the arrival of these messages, each with its row, lets be delivered."""
+        """Take these messages, each with its row; returns everything that can now be delivered."""
         out: list[DeliveryOutcome] = []
         reached = self._reached
         arrivals = list(arrivals)
         reached.prepare(arrival for arrival, _ in arrivals)
-        # Most of what has to wait in a batch waits for the rest of it: those never come to a page.
+        # Most messages that wait in a batch wait for the rest of the same batch: those are never written to a
+        # page.
         self._fresh, self._fresh_names = {} if reached.reaches_one_cause else None, set()
         for arrival, row in arrivals:
             if reached.known(arrival):
@@ -135,7 +137,7 @@ class Destination:
         return out
 
     def _settle(self) -> None:
-        """Put into pages what waits for another batch."""
+        """Move messages that wait for a later batch into pages."""
         fresh, self._fresh = self._fresh, None
         for cause, entries in (fresh or {}).items():
             for entry in entries:
@@ -143,13 +145,13 @@ class Destination:
                     self._forget_duplicate()
 
     def _forget_duplicate(self) -> None:
-        """A message was held twice: in a page, and since this batch."""
+        """A message was held twice: in a page, and in this batch."""
         self.held -= 1
         self.duplicates += 1
 
     def expire(self, now: int, patience: int, *, release: bool) -> list[DeliveryOutcome]:
-        """What has waited too long, after those of its causes that are here; `release` delivers it, otherwise
-        it is dead."""
+        """Messages that have waited too long, after those of their causes that are here; with `release` they
+        are delivered, otherwise dead."""
         entries = [*self._parked.items()]
         due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
         if not due:
@@ -159,17 +161,17 @@ class Destination:
         here = self._reached.held(entry.arrival.name for _, entry in entries)
         rank = _causes_first([entry for _, entry in entries], here, now - patience)
         due.sort(key=lambda found: rank[found[1].arrival.name])
-        # A cause that is held itself is waited for once more, in vain if the two wait for each other.
+        # A cause that is itself held is waited for once more, in vain if the two wait for each other.
         overdue = [(place, entry) for place, entry in due if entry.since + 2 * patience <= now]
         out: list[DeliveryOutcome] = []
         for number, (place, entry) in enumerate([*due, *overdue]):
             missing = self._reached.missing(entry.arrival)
             if missing and place not in self._parked:
-                place = self._place(missing[0], entry.arrival)  # where a delivery just now has put it
+                place = self._place(missing[0], entry.arrival)  # a delivery just now has parked it there
             if not missing or place not in self._parked:
                 continue  # it went with another
             if self._reached.known(entry.arrival):
-                self._take_out(place)  # a duplicate, of which see the invariant
+                self._take_out(place)  # a duplicate; see the invariant
                 here.leave(entry.arrival.name)
                 self.duplicates += 1
                 continue
@@ -202,12 +204,12 @@ class Destination:
             yield entry, self._reached.missing(entry.arrival)
 
     def new_rows(self) -> list[tuple[Entry, Any]]:
-        """What arrived in this batch and is held at its end, with the cause it waits for."""
+        """Messages that arrived in this batch and are held at its end, each with the cause it waits for."""
         held = [entry for entry in self._parked.changed_values() if type(entry.row) is int]
         return [(entry, self._reached.lacks(entry.arrival)) for entry in held]
 
     def flush(self, row: Callable[[Any], Any] = lambda row: row) -> Head:
-        """Write what changed; `row` gives the rows of held messages as they are to be stored."""
+        """Write what changed; `row` converts the rows of held messages to their stored form."""
         parked = self._parked.flush(lambda entry: (entry.since, tuple(entry.arrival), row(entry.row)))
         reached = self._reached.flush()
         state = (VERSION, self._numbers.last, reached, parked, self._drawer.flush())
@@ -225,7 +227,7 @@ class Destination:
         self.held += 1
 
     def _park(self, want: Any, entry: Entry) -> bool:
-        """Whether no page has it already; in a batch, that may be found out later."""
+        """Whether no page has it already; within a batch, that may be found out later."""
         if self._fresh is None:
             return self._parked.add(self._place(want, entry.arrival), entry)
         self._fresh.setdefault(self._reached.cause(want), []).append(entry)
@@ -239,8 +241,8 @@ class Destination:
     def _deliver(
         self, arrival: Arrived, row: Any, out: list[DeliveryOutcome], given_up: Any = None
     ) -> Iterator[Arrived]:
-        """Deliver a message, without a cause if one is given up, then every held one that this releases;
-        returns them."""
+        """Deliver a message, without the cause `given_up` if there is one, then every held one that this
+        releases; returns them."""
         reached = self._reached
         ready = [(arrival, row)]
         for arrival, row in ready:  # which grows meanwhile
@@ -258,7 +260,8 @@ class Destination:
         return (arrival for arrival, _ in ready)
 
     def _released(self, ranges: list[Range]) -> list[tuple[Arrived, Any]]:
-        """The held messages that waited for these causes and lack nothing more; the others park again."""
+        """The held messages that waited for these causes and lack nothing more; the others are parked
+        again."""
         released = []
         for low, high in ranges:
             for entry in self._woken(low, high):
@@ -271,7 +274,7 @@ class Destination:
         return released
 
     def _woken(self, low: Key, high: Key) -> list[Entry]:
-        """Take out what is parked in a range of causes, in the order of causes and names."""
+        """Remove and return the messages parked in a range of causes, in the order of causes and names."""
         stored = self._parked.pop_between(low, high)
         self._prepare()
         fresh = self._fresh.pop(low, None) if self._fresh else None  # the range is one cause then
@@ -286,13 +289,13 @@ class Destination:
         return sorted(fresh, key=_name) if len(fresh) > 1 else fresh
 
     def _prepare(self) -> None:
-        """For questions about what was read."""
+        """Look up what has been delivered for all messages of pages that were read, at once."""
         if self._read:
             self._reached.prepare(self._read)
             self._read = []
 
     def _bury(self, entry: Entry, cause: Any, out: list[DeliveryOutcome]) -> Iterator[Arrived]:
-        """Give up a message that was taken out, and everything that is parked under it; returns them."""
+        """Give up a message that was removed, and everything that is parked under it; returns them."""
         dead = [(entry, cause)]
         for entry, cause in dead:  # which grows meanwhile
             out.append(DeliveryOutcome(entry.row, None, DEAD, cause))

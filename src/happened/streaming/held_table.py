@@ -1,4 +1,5 @@
-"""What a running or stopped delivery query holds: read from its checkpoint, by Spark's reader of states.
+"""The messages that a running or stopped delivery query holds, read from its checkpoint by Spark's state
+reader.
 
 In    the checkpoint of a query that `deliver` is in, as of its last finished batch
 Out   one row for each held message: destination, message, since, waits_for (every cause that is missing)
@@ -48,10 +49,10 @@ class _Stored:
         return bytes(self._pages[number]["data"])
 
     def write(self, number: int, data: bytes) -> None:
-        raise AssertionError("reading what is held changes nothing")
+        raise AssertionError("the state is read-only here")
 
     def remove(self, number: int) -> None:
-        raise AssertionError("reading what is held changes nothing")
+        raise AssertionError("the state is read-only here")
 
 
 def _held(rule: Rule, head: Any, pages: pd.DataFrame) -> Iterator[tuple[str, int, list[str]]]:

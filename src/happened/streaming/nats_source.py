@@ -52,7 +52,7 @@ class NatsSource(DataSource):
 
 
 class _Range(InputPartition):
-    """`whole`: every message between the two must be there."""
+    """`whole`: no message between the two may be missing."""
 
     def __init__(self, first: int, last: int, whole: bool) -> None:
         self.first = first
@@ -96,7 +96,7 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             last = min(last, self._target)
         if isinstance(limit, ReadMaxRows):
-            # What is skipped makes no batches of its own.
+            # A range that is skipped makes no batches of its own.
             begin = max(read, info.state.first_seq - 1) if self._missing == "skip" else read
             last = min(last, begin + limit.max_rows)
         return {"sequence": last, "created": _created(info)} if last > read else start
@@ -112,8 +112,8 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = info.state.first_seq
         if kept > first and last >= first and self._missing == "fail":
             raise CausalityError(
-                f"stream {self._stream} begins at message {kept} and {first} is to be read: the broker has "
-                'dropped what lies between. Go on without it by .option("missing", "skip")'
+                f"stream {self._stream} begins at message {kept}, but {first} is to be read next: the broker "
+                'has dropped the messages between. Continue without them by .option("missing", "skip")'
             )
         begins = range(max(first, kept), last + 1, PARTITION_MESSAGES)
         # Only a limit per subject makes the broker drop messages between others.
@@ -126,8 +126,9 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lacking = partition.last - partition.first + 1 - len(rows)
         if partition.whole and lacking:
             raise CausalityError(
-                f"stream {self._stream} keeps so many messages of each subject, and has dropped {lacking:,} "
-                f'of {partition.first} to {partition.last}. Go on without by .option("missing", "skip")'
+                f"stream {self._stream} limits the messages of each subject, and has dropped {lacking:,} "
+                f"of {partition.first} to {partition.last}. "
+                'Continue without them by .option("missing", "skip")'
             )
         yield from rows
 
@@ -138,12 +139,12 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ask(info)
 
     def _refuse_another(self, offset: dict[str, int], info: Any) -> None:
-        """CausalityError if the offset is one of another stream, that had this name before."""
+        """CausalityError if the offset belongs to an earlier stream of the same name."""
         read, last = offset["sequence"], info.state.last_seq
         if offset.get("created", _created(info)) != _created(info) or read > last:
             raise CausalityError(
-                f"message {read} of stream {self._stream} was read, and the stream that is there now was "
-                f"created at {info.created} and ends at {last}: it is another one. Start anew with another "
+                f"message {read} of stream {self._stream} was read, but the present stream was created at "
+                f"{info.created} and ends at {last}: it is another one. Start anew with another "
                 "checkpoint"
             )
 
@@ -202,6 +203,6 @@ def _created(info: Any) -> int:
 
 
 def _without_password(server: str) -> str:
-    """An address as it may be shown."""
+    """An address without its credentials."""
     scheme, mark, rest = server.strip().rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -117,15 +117,15 @@ def deliver(
 
 
 class _Carried(NamedTuple):
-    """A column on its way through pandas and the state, and back."""
+    """Converts a column for its way through pandas and the state, and back."""
 
     there: Column
     back: Column
 
 
 def _carried(field: StructField) -> _Carried:
-    """Numbers and moments travel as text: pandas would round large integers beside nulls, and take NaN for
-    null; it does not know all moments, nor which of two equal local times one is."""
+    """Numbers and times travel as text: pandas would round large integers beside nulls, and take NaN for
+    null; it cannot represent all times, nor which of two equal local times is meant."""
     name, kind = field.name, field.dataType
     column = F.col(f"`{name}`")
     if isinstance(kind, LongType | DoubleType | FloatType | TimestampNTZType):
@@ -140,8 +140,8 @@ def _carried(field: StructField) -> _Carried:
             isinstance(each, MapType) and not isinstance(each.keyType, StringType) for each in _inside(kind)
         ):
             raise CausalityError(
-                f"column {name!r} is {kind.simpleString()}: numbers and moments in it travel as JSON, which "
-                "cannot have a map whose keys are no strings: cast the keys, or give its map_entries"
+                f"column {name!r} is {kind.simpleString()}: numbers and times in it travel as JSON, whose "
+                "maps must have strings as keys: cast the keys, or use map_entries"
             )
         there, back = F.to_json(column, _MOMENTS), F.from_json(column, kind.json(), {"timeZone": "UTC"})
         return _Carried(there.alias(name), back.alias(name))
@@ -150,7 +150,7 @@ def _carried(field: StructField) -> _Carried:
 
 _NUMBERS = re.compile(r"\b(bigint|double|float)\b")
 _MOMENTS = {
-    "timeZone": "UTC",  # where no local time comes twice
+    "timeZone": "UTC",  # in UTC no local time occurs twice
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
@@ -161,7 +161,7 @@ def _has_moments(kind: DataType) -> bool:
 
 
 def _inside(kind: DataType) -> Iterator[DataType]:
-    """A type and those it is made of."""
+    """A type and the types it is made of."""
     yield kind
     if isinstance(kind, ArrayType):
         yield from _inside(kind.elementType)
@@ -183,7 +183,7 @@ def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str
             raise CausalityError(f"the stream has no column {name!r}; it has {', '.join(stream.columns)}")
         if types[name] not in allowed:
             raise CausalityError(
-                f"column {name!r} is {types[name]} and has to be {' or '.join(allowed)}: cast it first"
+                f"column {name!r} is {types[name]} and must be {' or '.join(allowed)}: cast it first"
             )
     is_exact = stream.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     for name in types:
@@ -209,7 +209,7 @@ class DeliveryProcessor(StatefulProcessor):
         arrived: str | None,
     ) -> None:
         self._rule = rule
-        self._names = names  # of the columns that come out, the destination first
+        self._names = names  # the columns of the output, the destination first
         self._patience = patience
         self._release = release
         self._remember = remember
@@ -227,14 +227,14 @@ class DeliveryProcessor(StatefulProcessor):
         frames = list(rows)
         frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
         now = timerValues.getCurrentProcessingTimeInMs()
-        if now < 0:  # where there are no timers
+        if now < 0:  # the mode without timers
             now = time.time_ns() // 1_000_000
         with _no_collection():
             tables = list(self._arrived_at(key[0], frame, now))
         yield from tables
 
     def _arrived_at(self, name: Any, frame: pd.DataFrame, now: int) -> Iterator[pd.DataFrame]:
-        """What comes out at the destination of this name when these rows come in."""
+        """The output of the destination of this name for these rows."""
         arrivals, out = self._read(name, frame)
         if name is None:
             yield from self._table(frame, out)
@@ -263,8 +263,8 @@ class DeliveryProcessor(StatefulProcessor):
     def _read(
         self, destination: Any, frame: pd.DataFrame
     ) -> tuple[list[tuple[Arrived, int]], list[DeliveryOutcome]]:
-        """What the rows that make sense say of their messages, in order of arrival, each with its place in
-        the frame; and what is wrong with the others."""
+        """The messages of valid rows, in order of arrival, each with its place in the frame; and the errors
+        of the others."""
         columns = [frame[name].tolist() for name in self._rule.columns]
         arrivals: list[tuple[Arrived, int]] = []
         corrupt: list[DeliveryOutcome] = []
@@ -293,7 +293,7 @@ class DeliveryProcessor(StatefulProcessor):
     def _finish(
         self, destination: Destination, frame: pd.DataFrame, out: list[DeliveryOutcome], now: int
     ) -> Iterator[pd.DataFrame]:
-        """Set the timer, write the state, give out the rows."""
+        """Set the timer, write the state, return the rows."""
         new = destination.new_rows()
         columns = [column.to_numpy(object) for _, column in frame.items()] if new else []
         self._set_timer(destination, now)
@@ -321,7 +321,7 @@ class DeliveryProcessor(StatefulProcessor):
         rows, numbers, statuses, _ = zip(*out, strict=True)
         reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
         delivery, status, reason = self._names[-3:]
-        # Made in one go: a column that is added to a table costs as much as to take all of its rows.
+        # Made at once: adding a column to a table costs as much as copying all of its rows.
         table = dict(zip(self._names[:-3], _taken(frame, rows), strict=True))
         table[delivery] = pd.array(numbers, dtype="Int64")
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
@@ -332,7 +332,7 @@ class DeliveryProcessor(StatefulProcessor):
 
 
 def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
-    """The columns of these rows: each is a place in the frame, or a row that was stored."""
+    """The columns of these rows; each row is a place in the frame, or a row that was stored."""
     places = np.array([row for row in rows if type(row) is int], np.intp)
     if len(places) == len(rows):
         return [_values(column).take(places) for _, column in frame.items()]
@@ -342,7 +342,7 @@ def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
     for (_, column), others in zip(frame.items(), stored, strict=True):
         values = np.empty(len(rows), object)
         values[is_here] = column.to_numpy(object)[places]
-        values[~is_here] = np.fromiter(others, object, len(others))  # which may be lists of one length
+        values[~is_here] = np.fromiter(others, object, len(others))  # the values may be lists of equal length
         taken.append(values)
     return taken
 
@@ -353,7 +353,7 @@ def _values(column: "pd.Series[Any]") -> Any:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without the garbage collector: a batch makes many small objects and no cycle of them, and looking for
+    """Runs without the garbage collector: a batch makes many small objects and no cycles, and looking for
     cycles takes an eighth of its time."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -362,3 +362,19 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+class _Pages:
+    """The pages of the current destination, in Spark's state."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def read(self, number: int) -> bytes:
+        return bytes(self._state.getValue((number,))[0])
+
+    def write(self, number: int, data: bytes) -> None:
+        self._state.updateValue((number,), (data,))
+
+    def remove(self, number: int) -> None:
+        self._state.removeKey((number,))

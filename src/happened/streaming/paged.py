@@ -34,7 +34,7 @@ class PageStore(Protocol):
 
 
 class Numbers:
-    """Gives every new page of a destination a number of its own."""
+    """Numbers the new pages of a destination."""
 
     def __init__(self, last: int = 0) -> None:
         self.last = last
@@ -45,14 +45,14 @@ class Numbers:
 
 
 class Drawer:
-    """A page store that gives small pages back, to be kept with the directory, and others to a store.
+    """A page store that returns small pages, to be kept with the directory, and puts the others into a store.
 
     Invariant  a page is here or in the store. One that is in the store stays there.
     """
 
     def __init__(self, store: PageStore, numbers: Numbers, pages: dict[int, bytes]) -> None:
         self._store, self._numbers, self._pages = store, numbers, dict(pages)
-        self._last = numbers.last  # pages up to this one are in the store if they are not here
+        self._last = numbers.last  # pages up to this number are in the store if they are not here
 
     def read(self, number: int) -> bytes:
         page = self._pages.get(number)
@@ -93,7 +93,7 @@ class _Page:
 
 
 class PagedMap:
-    """`read` makes a value of what `flush` was told to write for it."""
+    """`read` converts a stored value back, the inverse of `written` in `flush`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class PagedMap:
         self._firsts = [first for first, _ in directory]
         self._page_numbers = [number for _, number in directory]
         self._loaded: dict[int, _Page] = {}
-        self._dropped: list[int] = []  # stored pages that are empty now
+        self._dropped: list[int] = []  # stored pages that are now empty
         self._stored = set(self._page_numbers)
 
     def __bool__(self) -> bool:
@@ -129,7 +129,7 @@ class PagedMap:
             page.changed = True
 
     def add(self, key: Key, value: Any) -> bool:
-        """Put an entry whose key is not there; whether it was not."""
+        """Insert an entry unless its key is there; returns whether it was inserted."""
         if not self._firsts:
             self._insert_page(0, _Page(self._numbers.next(), [key], {key: value}, True))
             return True
@@ -206,7 +206,7 @@ class PagedMap:
                 yield from page.values.values()
 
     def flush(self, written: Callable[[Any], Any] = lambda value: value) -> list[tuple[Key, int]]:
-        """Write what changed, each value as `written` gives it; returns the directory."""
+        """Write what changed, each value converted by `written`; returns the directory."""
         for number in self._dropped:
             self._store.remove(number)
         for page in self._loaded.values():

@@ -1,4 +1,4 @@
-"""What has been delivered at one destination: by the ids of messages, or by a clock for each sender.
+"""Records what has been delivered at one destination: by the ids of messages, or by a clock for each sender.
 
 Both answer the same questions of a message (`Arrived`):
 
@@ -64,7 +64,7 @@ class Reached(Protocol):
 
 
 def digest(name: str) -> bytes:
-    """Two of a million ids have the same with a probability below 10^-26."""
+    """For a million ids, the probability that two have the same digest is below 10^-26."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=DIGEST).digest()
 
 
@@ -73,7 +73,7 @@ def _rows(digests: Iterable[bytes]) -> Ints:
 
 
 def _first(digests: Ints) -> Ints:
-    """The first two bytes of each, as a number."""
+    """The first two bytes of each digest, as a number."""
     return digests.view(np.uint16)[:, 0]
 
 
@@ -87,9 +87,9 @@ class ReachedIds:
         self._page = min(max(remember // 8, 1), GENERATION)  # ids in a page
         pages, skipped, self.skipped = state if state is not None else ([], [], 0)
         self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
-        self._stored: Ints | None = None  # all digests in the pages, a row of bytes each, once read
-        self._digests: dict[str, bytes] = {}  # of the ids that were looked up
-        self._ids: set[str] = set()  # of those, the delivered ones
+        self._stored: Ints | None = None  # all digests in the pages, one row of bytes each, once read
+        self._digests: dict[str, bytes] = {}  # ids that were looked up
+        self._ids: set[str] = set()  # those of them that were delivered
         self._tail: bytes | None = None  # the newest page, once read
         self._new: list[bytes] = []
         self._skipped = PagedMap(store, numbers, skipped)
@@ -109,7 +109,7 @@ class ReachedIds:
             self._tail = data[-1]
             self._stored = _rows(data)
         wanted = _rows(digests.values())
-        is_near = np.zeros(1 << 16, bool)  # by the first two bytes: few of the others are left
+        is_near = np.zeros(1 << 16, bool)  # compared by the first two bytes first: few candidates remain
         is_near[_first(wanted)] = True
         near = self._stored[is_near[_first(self._stored)]].tobytes()
         found = {near[i : i + DIGEST] for i in range(0, len(near), DIGEST)}
@@ -121,14 +121,14 @@ class ReachedIds:
         return name in self._ids
 
     def known(self, arrival: Arrived) -> bool:
-        name = arrival.name  # mostly one that was looked up
+        name = arrival.name  # usually one that was looked up
         return name in self._ids or (name not in self._digests and self._has(name))
 
     def missing(self, arrival: Arrived) -> list[str]:
         return [want for want in arrival.wants if not self._has(want)]
 
     def lacks(self, arrival: Arrived) -> str | None:
-        ids, digests = self._ids, self._digests  # asked twice for every message, mostly of what was looked up
+        ids, digests = self._ids, self._digests  # called twice for every message
         for want in arrival.wants:
             if want not in ids and (want in digests or not self._has(want)):
                 return want  # type: ignore[no-any-return]
@@ -189,21 +189,21 @@ class ReachedIds:
 
 
 class ReachedClocks:
-    """Lane s stands at the clock of the last message of s delivered here; all earlier ones to here were too,
-    but for those that were skipped."""
+    """Lane s has the clock of the last message from s delivered here; all its earlier messages to here were
+    delivered too, except for the skipped ones."""
 
     reaches_one_cause = False
 
     def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
         clocks, skipped, late, count = state if state is not None else ([], [], [], 0)
         self._clocks = PagedMap(store, numbers, clocks)
-        # (sender, clock of a skipped cause) -> how far the sender had got: all between may come late
+        # (sender, clock of a skipped cause) -> the sender's lane then: all between may come late
         self._skipped = PagedMap(store, numbers, skipped)
-        self._late = PagedMap(store, numbers, late)  # the late ones that have come
+        self._late = PagedMap(store, numbers, late)  # late messages that have come
         self._remember, self.skipped = remember, count
 
     def prepare(self, arrivals: Iterable[Arrived]) -> None:
-        """Clocks are few: they are looked up as they are asked for."""
+        """There are few clocks, so they are looked up on demand."""
 
     def known(self, arrival: Arrived) -> bool:
         sender, clock = arrival.name
@@ -233,9 +233,9 @@ class ReachedClocks:
         return ranges
 
     def _may_skip(self, arrival: Arrived, sender: int) -> bool:
-        """Whether it may be delivered before earlier messages of the sender. It names the last one of these
-        unless another of its causes is after that; but such a cause may have been given up, or be after one
-        that was, and then says nothing of what has been delivered."""
+        """Whether it may be delivered before earlier messages of the sender. A message names the last of
+        these unless another of its causes comes after it; but such a cause may have been given up, or come
+        after one that was, and then says nothing about what has been delivered."""
         return bool(arrival.wants) and all(want[0] != sender for want in arrival.wants)
 
     def give_up(self, arrival: Arrived) -> list[Range]:
@@ -257,7 +257,7 @@ class ReachedClocks:
             self._late.pop_between((sender, before + 1), (sender, clock + 1))
             following = self._skipped.first_from((sender, clock + 1))
             if following is not None and following[0][0] == sender and following[1] < clock:
-                self._skipped.put(following[0], clock)  # or what has come late could come once more
+                self._skipped.put(following[0], clock)  # otherwise a late message could be delivered again
             self.skipped -= 1
 
     def is_late(self, arrival: Arrived) -> bool:

@@ -1,4 +1,4 @@
-"""A live view of a delivery query: rows per second, what is held, the oldest wait, the size of the state.
+"""Live figures of a delivery query: rows per second, held messages, the oldest wait, the size of the state.
 
     watch = Watch(spark, checkpoint, tell=print, metrics="delivery.json")
     spark.streams.addListener(watch)

@@ -1,11 +1,12 @@
 """A network in memory: the links of nodes that run in one event loop, with faults drawn from a seed.
 
-Promises   those of net/transport.py, whatever breaks: what a node confirmed arrives once and in order.
+Promises   the promises of net/transport.py, whatever breaks: a frame that a node confirmed arrives once and
+           in order.
 Faults     every transmission takes up to `delay` seconds, drawn anew, so that what different processes send
            arrives in any order; with probability `cuts` the connection breaks under it, which loses what is
            on its way there and back, and is made again `repair` seconds later. `cut`, `heal`: at will.
-Leaves out time that stands still: delays are real ones, and the order of what happens at the same moment is
-           the event loop's. The same seed gives the same faults, not the same schedule to the microsecond.
+Leaves out virtual time: delays are real, and the event loop orders what happens at the same time.
+           The same seed gives the same faults, not the same schedule to the microsecond.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ WINDOW = 1 << 20
 
 
 class MemoryNetwork:
-    """What connects the nodes of one test."""
+    """Connects the nodes of one test."""
 
     def __init__(
         self, seed: int = 0, *, delay: float = 0.002, cuts: float = 0.0, repair: float = 0.01
@@ -72,7 +73,7 @@ class MemoryNetwork:
     # What transports ask.
 
     def reached(self, source: str, to: str) -> "MemoryTransport | None":
-        """The other end, if it is there and the way is not cut."""
+        """The other end, if it is started and the connection is not cut."""
         return None if frozenset((source, to)) in self._cut else self._there.get(to)
 
     def enter(self, transport: "MemoryTransport") -> None:
@@ -100,7 +101,7 @@ class MemoryTransport:
         self._host: Host | None = None
         self._peers: set[str] = set()
         self._links: dict[str, _Link] = {}  # to whom we send
-        self._waiting: dict[str, list[Callable[[], None]]] = {}  # by whom we have paused: what has come
+        self._waiting: dict[str, list[Callable[[], None]]] = {}  # by paused peer: what has arrived
 
     @property
     def host(self) -> Host:
@@ -190,7 +191,7 @@ class MemoryTransport:
             link.other.host.disconnected(self.name, False, reason)
 
     def take(self, peer: str, act: Callable[[], None]) -> None:
-        """Take what has come from a peer, now or once it is read again."""
+        """Take frames that have arrived from a peer, now or once it is resumed."""
         if peer in self._waiting:
             self._waiting[peer].append(act)
         else:
@@ -204,7 +205,7 @@ class _Link:
         self._source, self.other = source, other
         self._sent = sent
         self._under_way = 0
-        self._arrives = self._returns = 0.0  # nothing overtakes on a link, in either direction
+        self._arrives = self._returns = 0.0  # frames are not reordered on a link, in either direction
         self.is_open = True
 
     def pump(self) -> None:
@@ -244,7 +245,7 @@ class _Link:
 
     def _at(self, not_before: float, act: Callable[[], None]) -> float:
         loop, network = asyncio.get_running_loop(), self._source.network
-        # Later than what went before: the event loop keeps no order among callbacks of one moment.
+        # Later than the previous one: the event loop keeps no order among callbacks of one time.
         when = max(math.nextafter(not_before, math.inf), loop.time() + network.dice.uniform(0, network.delay))
         loop.call_at(when, act)
         return when

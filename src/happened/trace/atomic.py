@@ -141,7 +141,8 @@ def refuse_existing(out: AnyPath) -> None:
 
 
 def refuse_unavailable(out: AnyPath, *, resume: bool) -> None:
-    """CausalityError if `out` is finished, is being filled, or was left and is not to be gone on with."""
+    """CausalityError if `out` is finished, is being written, or was left unfinished and may not be
+    resumed."""
     folder = _resumable(any_path(out).absolute())
     left = mark_of(folder)
     if left is None or isinstance(out, Path):
@@ -160,7 +161,7 @@ def refuse_unavailable(out: AnyPath, *, resume: bool) -> None:
 
 
 def refuse_unfinished(path: AnyPath) -> None:
-    """TraceFormatError if it, or the directory that it lies in, is still being written or was left so."""
+    """TraceFormatError if the path, or its directory, is still being written or was left unfinished."""
     if isinstance(path, StorePath):
         for directory in (path, path.parent):
             if (directory / UNFINISHED).exists():

@@ -40,12 +40,12 @@ def is_stored_whole(file: pq.ParquetFile, stored: pa.Field) -> bool:
 
 
 def is_unread(stored: pa.Field) -> bool:
-    """Whether the column holds nothing, or nothing that is asked for."""
+    """Whether the column can be ignored: it holds only nulls, or a number that no analysis reads."""
     return pa.types.is_null(stored.type) or _is_wider_count(stored)
 
 
 def _is_wider_count(stored: pa.Field) -> bool:
-    """Whether a number that no analysis looks at has a wider type, as other writers make it."""
+    """Whether a number that no analysis reads is stored in a wider type than ours."""
     wanted = BY_NAME[stored.name].type
     is_number = pa.types.is_integer(stored.type) and pa.types.is_integer(wanted)
     return stored.name in CARRIED and is_number

@@ -217,7 +217,7 @@ class Totals:
 
 
 def buckets_for(size: int) -> int:
-    """How many parts an import of so many bytes is assembled in."""
+    """The number of buckets in which an import of so many bytes is assembled."""
     return max(1, size // BUCKET_BYTES)
 
 
@@ -243,7 +243,7 @@ def refuse_nothing(events: int, first: Sequence[QuarantinedRecord]) -> None:
 
 
 def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: bool) -> list[str]:
-    """What is odd about files: two that are the same, or parts of one run that share no process."""
+    """Warnings about the files: two have the same content, or parts of one run share no process."""
     found = []
     seen: dict[tuple[int, str], AnyPath] = {}
     sizes = Counter(size_of(path) for path in files)
@@ -268,7 +268,7 @@ def _digest(path: AnyPath) -> str:
 
 
 def told_facts(facts: Counter[str]) -> dict[str, int]:
-    """What readers had to decide, by name; what did not occur is left out."""
+    """Counts of the decisions that readers had to make, by name, without zeros."""
     return {name: facts[name] for name in sorted(facts) if facts[name]}
 
 

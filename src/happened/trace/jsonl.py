@@ -75,7 +75,7 @@ def _noun(kind: pa.DataType) -> str:
 
 
 def _is_unicode(value: Any) -> bool:
-    """Whether all strings in it can be written down: JSON lets a surrogate stand alone, UTF-8 does not."""
+    """Whether all strings in it can be encoded as UTF-8: JSON allows lone surrogates, UTF-8 does not."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -8,5 +8,5 @@ LANE = "~"
 
 
 def instance_of(process: str) -> str:
-    """The process that a lane belongs to; a process that has no lanes is itself."""
+    """The process that a lane belongs to; for a process without lanes, the process itself."""
     return process.partition(LANE)[0] or process

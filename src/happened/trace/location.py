@@ -59,14 +59,15 @@ class Location:
         return {f"import_{name}": count for name, count in told.items() if isinstance(count, int) and count}
 
     def partition(self, part: AnyPath) -> dict[str, str | None]:
-        """The columns that a part does not hold because the names of its directories do."""
+        """The columns whose values are in the names of a part's directories (column=value) and not in its
+        file."""
         folders = inside(self.root, part).parts[:-1] if part != self.root else ()
         pairs = (folder.partition("=") for folder in folders)
         return {name: None if value == NULL_PARTITION else unquote(value) for name, _, value in pairs}
 
 
 def locate(path: str | os.PathLike[str] | StorePath) -> Location:
-    """TraceFormatError if there is no trace at the path, or one that is not finished."""
+    """Find the trace at a path. TraceFormatError if there is none, or one that is not finished."""
     path = any_path(path)
     refuse_unfinished(path)
     if path.is_file():
@@ -127,7 +128,7 @@ def is_json(path: AnyPath) -> bool:
 
 
 def inside(root: AnyPath, path: AnyPath) -> PurePath:
-    """The names that lead from a directory to what lies below it."""
+    """The path components from a directory to a file below it."""
     if isinstance(root, StorePath):
         assert isinstance(path, StorePath)
         return path.relative_to(root)

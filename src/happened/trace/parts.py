@@ -10,7 +10,7 @@ from .store import AnyPath
 
 
 def write_part(directory: AnyPath, name: str, table: pa.Table, **options: Any) -> None:
-    """Write a table as the part of this name, which is there whole or not at all."""
+    """Write a table as the part with this name, atomically."""
     directory.mkdir(parents=True, exist_ok=True)
     with whole_file(directory / f"{name}.parquet") as unfinished:
         pq.write_table(table, unfinished, **parquet_settings(table.schema) | options)

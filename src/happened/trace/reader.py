@@ -53,7 +53,7 @@ def read(path: str | os.PathLike[str] | StorePath, check: Check = validate) -> p
 
 
 def _refuse_foreign(path: AnyPath, error: TraceFormatError) -> None:
-    """A file that begins as a log of another system does is no trace with a faulty line."""
+    """Raise TraceFormatError if the file begins like a log of another system."""
     name = detect(path)
     if name not in (None, "jsonl"):
         reason = (
@@ -64,7 +64,7 @@ def _refuse_foreign(path: AnyPath, error: TraceFormatError) -> None:
 
 
 def count(path: str | os.PathLike[str] | StorePath) -> int:
-    """How many events `read` would find, from what the files say of themselves."""
+    """How many events `read` would return, from the metadata of the files."""
     at = locate(path)
     if at.is_json:
         return sum(1 for _ in lines_of(at.root))

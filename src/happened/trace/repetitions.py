@@ -38,7 +38,7 @@ def without_repetitions(table: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _combined(codes: list[Ints]) -> Ints:
-    """One number per row, from 0 on; equal where all of these are."""
+    """One number per row; rows that are equal in all of these columns get the same number."""
     rows = codes[0]
     for each in codes[1:]:
         _, rows = np.unique(rows * (int(each.max()) + 1) + each, return_inverse=True)

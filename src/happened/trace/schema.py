@@ -53,7 +53,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name for people, with spaces."""
         return self.name.replace("_", " ")
 
 
@@ -91,6 +91,11 @@ DEFAULTS = {column.name: column.absent for column in COLUMNS if column.absent is
 
 CARRIED = tuple(column.name for column in COLUMNS if not column.judged)
 """Columns that are carried along and that no analysis looks at."""
+
+QUARANTINE = pa.schema(
+    [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
+)
+"""Rows that are part of no computation, and why: a table of every analysis, whatever was asked."""
 
 ASKED = tuple(column.name for column in COLUMNS if column.asked)
 """Columns that questions about single events read."""

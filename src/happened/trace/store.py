@@ -19,7 +19,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -30,6 +29,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow as pa
 
 from ..core.errors import CausalityError
+from .store_errors import environment, explained, no_bucket, reason_of, store_error
 
 SCHEMES = ("s3", "s3a", "gs", "abfss", "hdfs")
 OPTIONS = {
@@ -90,7 +90,7 @@ class StorePath:
 
     @property
     def parent(self) -> "StorePath":
-        """What it lies in; the bucket lies in itself."""
+        """The parent path; a bucket is its own parent."""
         return self._at(self.key.rpartition("/")[0])
 
     def __truediv__(self, below: str) -> "StorePath":
@@ -118,11 +118,11 @@ class StorePath:
         return self._type() == "Directory"
 
     def size(self) -> int:
-        with _explained(self):
+        with explained(self):
             return int(self._filesystem().get_file_info(self._inside()).size or 0)
 
     def iterdir(self) -> Iterator["StorePath"]:
-        """What lies in it, in the order of names; nothing if nothing does."""
+        """The direct children, sorted by name."""
         return iter(self._below(recursive=False))
 
     def glob(self, pattern: str) -> Iterator["StorePath"]:
@@ -139,7 +139,7 @@ class StorePath:
 
     def open_arrow(self) -> Any:
         """For reading by pyarrow: a NativeFile with random access."""
-        with _explained(self):
+        with explained(self):
             return self._filesystem().open_input_file(self._inside())
 
     def read_bytes(self) -> bytes:
@@ -150,7 +150,7 @@ class StorePath:
         return self.read_bytes().decode(encoding)
 
     def write_bytes(self, data: bytes) -> None:
-        """All at once, replacing what is there."""
+        """Write the whole object, replacing an existing one."""
         with tempfile.NamedTemporaryFile() as file:
             file.write(data)
             file.flush()
@@ -160,11 +160,11 @@ class StorePath:
         self.write_bytes(text.encode(encoding))
 
     def put(self, file: Path) -> None:
-        """Become what a local file holds, at once: readers see what was there before, or all of it."""
+        """Upload a local file atomically: readers see the previous object or the whole new one."""
         # An object has its name when its upload ends; a file of HDFS has it while it is being written, and
         # none is renamed to a name that is taken.
         target = self.with_name(f".{self.name}.{os.urandom(8).hex()}") if self.scheme == "hdfs" else self
-        with _explained(self):
+        with explained(self):
             filesystem = self._filesystem()
             # One write, which no interrupt divides, then close: it tells if a part of the upload failed, and
             # completes no object then. pyarrow's copy_files does not tell of a failure at the end.
@@ -175,11 +175,11 @@ class StorePath:
                 filesystem.move(target._inside(), self._inside())
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: what holds no file is no directory."""
+        """Do nothing: an object store has no empty directories."""
 
     def unlink(self, missing_ok: bool = False) -> None:
         try:
-            with _explained(self):
+            with explained(self):
                 self._filesystem().delete_file(self._inside())
         except FileNotFoundError:
             if not missing_ok:
@@ -192,32 +192,33 @@ class StorePath:
         return _connected(self.scheme, self.authority, self.options)[0]
 
     def _inside(self) -> str:
-        """Its name within its filesystem."""
+        """The path within pyarrow's filesystem."""
         root = _connected(self.scheme, self.authority, self.options)[1]
         return f"{root}/{self.key}" if self.key else root or "/"
 
     def _type(self) -> str:
-        with _explained(self):
+        with explained(self):
             found = str(self._filesystem().get_file_info(self._inside()).type.name)
         if found == "NotFound":
             self._refuse_missing_bucket()
         return found
 
     def _refuse_missing_bucket(self) -> None:
-        """S3 answers alike for a missing object and for one in a missing bucket; a slip deserves better."""
+        """Raise CausalityError if the bucket does not exist: S3 gives the same answer for a missing
+        object."""
         if self.scheme == "s3" and self.key:
             try:
                 bucket = self._filesystem().get_file_info(self.authority)
             except OSError:  # who may read objects need not be allowed to look at the bucket
                 return
             if bucket.type.name == "NotFound":
-                raise CausalityError(_no_bucket(self))
+                raise CausalityError(no_bucket(self))
 
     def _below(self, *, recursive: bool, files: bool = False) -> list["StorePath"]:
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(self._inside(), allow_not_found=True, recursive=recursive)
-        with _explained(self):
+        with explained(self):
             found = self._filesystem().get_file_info(selector)
         if not found:
             self._refuse_missing_bucket()
@@ -229,7 +230,8 @@ AnyPath = Path | StorePath
 
 
 def any_path(given: "str | os.PathLike[str] | StorePath") -> AnyPath:
-    """A local path, or where a URL leads; CausalityError if it is no URL of ours. Nothing is connected to."""
+    """A local path or, for a URL, a StorePath; opens no connection. CausalityError if the URL is not
+    supported."""
     if isinstance(given, StorePath):
         return given
     if not isinstance(given, str):
@@ -262,7 +264,7 @@ def files_below(path: AnyPath) -> list[AnyPath]:
 
 
 def matching(directory: AnyPath, pattern: str) -> list[AnyPath]:
-    """What lies in a directory under such names, in their order; nothing if there is no directory."""
+    """The paths in a directory that match a pattern, sorted by name; none if there is no directory."""
     if isinstance(directory, StorePath):
         return [*directory.glob(pattern)]
     return [*sorted(directory.glob(pattern))]
@@ -275,7 +277,7 @@ def remove_tree(path: AnyPath) -> None:
             shutil.rmtree(path)
         return
     try:
-        with _explained(path):
+        with explained(path):
             path._filesystem().delete_dir(path._inside())
     except FileNotFoundError:
         pass
@@ -297,7 +299,7 @@ def versions_of(paths: Sequence[AnyPath]) -> list[tuple[int, int]]:
             about = path.stat()
             found[path] = about.st_size, about.st_mtime_ns
     for group in stores.values():
-        with _explained(group[0]):
+        with explained(group[0]):
             told = group[0]._filesystem().get_file_info([path._inside() for path in group])
         found |= {path: (info.size or 0, info.mtime_ns or 0) for path, info in zip(group, told, strict=True)}
     return [found[path] for path in paths]
@@ -314,14 +316,14 @@ def arrow_dataset(directory: AnyPath, schema: pa.Schema | None = None) -> Any:
 
     if not isinstance(directory, StorePath):
         return ds.dataset(directory, schema, format="parquet")
-    with _explained(directory):
+    with explained(directory):
         parts = [part._inside() for part in directory.glob("*.parquet")]
         return ds.dataset(parts, schema, format="parquet", filesystem=directory._filesystem())
 
 
 def trouble(path: AnyPath, error: Exception) -> CausalityError | None:
     """What an error of pyarrow says of the store; None if it may as well concern what the file holds."""
-    reason = _reason(path, error) if isinstance(path, StorePath) else None
+    reason = reason_of(path, error) if isinstance(path, StorePath) else None
     return None if reason is None else CausalityError(reason)
 
 
@@ -380,11 +382,11 @@ class _Reading(io.RawIOBase):
         return int(self._file.tell())
 
     def readinto(self, buffer: Any) -> int:
-        with _explained(self._path):
+        with explained(self._path):
             return int(self._file.readinto(buffer))
 
     def readall(self) -> bytes:
-        with _explained(self._path):
+        with explained(self._path):
             return bytes(self._file.readall())
 
     def close(self) -> None:
@@ -405,12 +407,12 @@ def _connected(scheme: str, authority: str, options: str) -> tuple[Any, str]:
         query = _bounded(scheme, options)
         filesystem, root = fs.FileSystem.from_uri(f"{path._url(scheme)}/{query and '?' + query}")
     except (OSError, ImportError, pa.ArrowException) as error:
-        raise _error(path, error) from error
+        raise store_error(path, error) from error
     return filesystem, root.rstrip("/")
 
 
 def _bounded(scheme: str, options: str) -> str:
-    """The options, with how long to try where the URL can say it and does not."""
+    """The options, with a limit for retries where the scheme supports one and the URL sets none."""
     if scheme == "gs" and "retry_limit_seconds" not in options:
         return "&".join(filter(None, [options, f"retry_limit_seconds={ATTEMPTS * SILENT_SECONDS:.0f}"]))
     return options
@@ -419,11 +421,11 @@ def _bounded(scheme: str, options: str) -> str:
 def _s3(bucket: str, options: dict[str, str]) -> Any:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
 
-    endpoint = options.get("endpoint_override") or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    endpoint = options.get("endpoint_override") or environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     protocol, there, host = (endpoint or "").partition("://")
     if not there:
         protocol, host = "https", protocol
-    region = options.get("region") or _environment("AWS_REGION", "AWS_DEFAULT_REGION")
+    region = options.get("region") or environment("AWS_REGION", "AWS_DEFAULT_REGION")
     if region is None:
         region = "us-east-1" if host else resolve_s3_region(bucket)
     return S3FileSystem(
@@ -439,87 +441,5 @@ def _s3(bucket: str, options: dict[str, str]) -> Any:
     )
 
 
-def _environment(*names: str) -> str | None:
-    return next((value for name in names if (value := os.environ.get(name))), None)
-
-
 def _is_true(text: str | None) -> bool:
     return (text or "").lower() in ("1", "true", "yes")
-
-
-@contextmanager
-def _explained(path: StorePath) -> Iterator[None]:
-    """Turn what pyarrow raises into a CausalityError that says what to do; FileNotFoundError stays."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        raise _error(path, error) from error
-
-
-REFUSED = (
-    "OAuth2",
-    "PERMISSION_DENIED",
-    "UNAUTHENTICATED",
-    "ACCESS_DENIED",
-    "INVALID_ACCESS_KEY_ID",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "EXPIRED_TOKEN",
-    "MISSING_",
-)
-UNREACHABLE = ("NETWORK_CONNECTION", "REQUEST_TIMEOUT", "Bucket region resolution failed", "UNAVAILABLE")
-ABSENT = ("Unrecognized filesystem", "compiled without", "Unable to load libjvm", "libhdfs")
-
-
-def _error(path: StorePath, error: Exception) -> CausalityError:
-    reason = _reason(path, error)
-    if reason is None:
-        said = str(error).partition("\n")[0][:200]
-        reason = f"{path}: the store fails ({said}); try again, or look at its log"
-    return CausalityError(reason)
-
-
-def _reason(path: StorePath, error: Exception) -> str | None:
-    """What is wrong and what to do, in our own words: the libraries' are long, and may quote the request."""
-    text = str(error)
-    code = re.search(r"AWS Error (\w+) during (\w+)", text)
-    said = f" ({code[1]} during {code[2]})" if code else ""
-    if "NO_SUCH_BUCKET" in text:
-        return _no_bucket(path)
-    if any(word in text for word in REFUSED):
-        return (
-            f"{path}: the store refuses these credentials{said}; set {_who(path.scheme)} for the driver and "
-            "for every executor, and see that they may read and write there"
-        )
-    if any(word in text for word in UNREACHABLE):
-        named = " (endpoint_override in the URL, or AWS_ENDPOINT_URL)" if path.scheme == "s3" else ""
-        return (
-            f"{path}: the store cannot be reached{_endpoint(path)}; see that it runs, and that this machine "
-            f"reaches it{named}"
-        )
-    if isinstance(error, ImportError) or any(word in text for word in ABSENT):
-        needs = " and Hadoop's libraries (JAVA_HOME, HADOOP_HOME, CLASSPATH)" if path.scheme == "hdfs" else ""
-        return (
-            f"{path}: the pyarrow installed here cannot open {path.scheme}://; it needs one with that "
-            f"filesystem{needs}; or copy the files to another storage"
-        )
-    return f"{path}: the store fails{said}; try again, or look at its log" if code else None
-
-
-def _no_bucket(path: StorePath) -> str:
-    return f"{path._at('')}: there is no such bucket{_endpoint(path)}; create it, or correct its name"
-
-
-def _endpoint(path: StorePath) -> str:
-    options = dict(parse_qsl(path.options))
-    given = options.get("endpoint_override") or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    return f" at {given.rpartition('@')[2]}" if given and path.scheme == "s3" else ""
-
-
-def _who(scheme: str) -> str:
-    return {
-        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a role, or ?anonymous=true in the URL)",
-        "gs": "GOOGLE_APPLICATION_CREDENTIALS",
-        "abfss": "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or log in with `az login`)",
-    }.get(scheme, "a user who may do so")

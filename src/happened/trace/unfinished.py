@@ -39,7 +39,7 @@ class Mark(NamedTuple):
 
     @property
     def is_alive(self) -> bool | None:
-        """Whether the one who fills the directory still does; None if that cannot be known."""
+        """Whether the process that writes the directory is still running; None if that cannot be known."""
         if not self.pid:
             return False
         if self.host != socket.gethostname():
@@ -54,14 +54,14 @@ class Mark(NamedTuple):
 
 
 def mark(directory: AnyPath, work: AnyPath | None = None) -> None:
-    """Say that this process fills the directory."""
+    """Mark the directory as being written by this process."""
     pid = os.getpid()
     given = Mark(socket.gethostname(), pid, _started(pid), "" if work is None else str(work))
     _write(directory, given)
 
 
 def let_go(directory: AnyPath, work: AnyPath | None = None) -> None:
-    """Say that it is not whole, and nobody fills it any more."""
+    """Mark the directory as incomplete and no longer being written."""
     _write(directory, Mark(work="" if work is None else str(work)))
 
 
@@ -76,7 +76,7 @@ def mark_of(directory: AnyPath) -> Mark | None:
 
 
 def remove_abandoned(at: AnyPath, hours: float = HOURS) -> list[AnyPath]:
-    """Remove what was abandoned at, in or beside a path, and the intermediates that belong to it."""
+    """Delete the leftovers of interrupted runs at, in or beside a path, with their intermediate files."""
     removed = []
     for directory in _candidates(any_path(at).absolute()):
         found = mark_of(directory)
@@ -99,7 +99,7 @@ def remove_marked(directory: AnyPath) -> None:
 
 
 def clear(directory: AnyPath) -> None:
-    """Remove all that is in a directory but its mark."""
+    """Delete everything in a directory except its mark."""
     for left in [*directory.iterdir()] if directory.is_dir() else []:
         if left.name == UNFINISHED:
             continue
@@ -127,7 +127,7 @@ def _is_abandoned(directory: AnyPath, found: Mark | None, hours: float) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in ticks of the machine; empty where it has ended or cannot be asked."""
+    """The start time of a process in clock ticks; "" if it has ended or the system does not say."""
     with suppress(OSError, IndexError):
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if state in "ZX" else fields[18]

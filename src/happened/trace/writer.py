@@ -70,7 +70,7 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Make what was appended so far readable, as a part of its own."""
+        """Write the events appended so far as a part, so that they can be read."""
         if self._rows:
             rows, self._rows = self._rows, []
             table = table_from_rows(rows)

@@ -71,7 +71,7 @@ class Browser:
             raise
 
     def close(self) -> None:
-        """It is asked to end, so that nothing of it writes to its profile any more."""
+        """Ask the browser to exit and wait for it, so that it no longer writes to its profile."""
         self._session = None
         try:
             self.call("Browser.close")
@@ -85,7 +85,7 @@ class Browser:
     def open(
         self, path: Path, *, width: int = 1100, height: int = 900, scale: int = 1, dark: bool = False
     ) -> None:
-        """Load a file and wait until all of it is there."""
+        """Load a file and wait until the page has finished loading."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
@@ -117,7 +117,7 @@ class Browser:
                 return result
 
     def told(self, method: str | None, about: dict[str, Any]) -> None:
-        """Called with every event that the browser tells of the page."""
+        """Handle an event that the browser reports about the page."""
 
     def _read(self) -> dict[str, Any]:
         """The next message from the browser."""

@@ -32,7 +32,7 @@ class Followed:
         self._read(self._fingerprint())
 
     def refresh(self) -> None:
-        """Look whether the trace has grown, and read it if so."""
+        """Read the trace again if it has grown."""
         with self._lock:
             if time.monotonic() < self._next:
                 return
@@ -51,7 +51,8 @@ class Followed:
             return self._viewed.about(MOST_COMPUTATIONS, notes)
 
     def windows(self, computation: int) -> Windows:
-        """The computation of this number in `about`; the first if there is none."""
+        """The windows of the computation with this number in `about`; of the first if there is no such
+        number."""
         with self._lock:
             known = self._windows
             if not known:
@@ -67,7 +68,8 @@ class Followed:
         self._next = ended + (ended - began) * (SHARE - 1)
 
     def _fingerprint(self) -> str:
-        """Names, sizes and times of the parts: another one means that something was written."""
+        """A digest of the names, sizes and modification times of the parts: it changes when a part is
+        written."""
         at = locate(self._path)
         said = []
         for part in at.parts or (at.root,):

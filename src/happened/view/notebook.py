@@ -8,9 +8,10 @@ from ..causality import check_order, encode
 from ..causality.extents import everything
 from ..core.errors import CausalityError
 from ..trace import SCHEMA
-from .diagram import STANDALONE, diagram
+from .diagrams import diagram
 from .prepared import Prepared
 from .slicing import Slice, sliced
+from .space_time import STANDALONE
 
 MOST_EVENTS = 300
 """Drawn below a cell: about what fits a screen."""
@@ -48,12 +49,12 @@ class Shown:
 
 
 def show(table: pa.Table) -> Shown:
-    """A table of events, drawn. `happened view` makes the page to look at closely."""
+    """Draw a table of events in a notebook. `happened view` makes a page to explore it."""
     return Shown(table)
 
 
 def html_of_table(table: pa.Table) -> str | None:
-    """How a notebook shows a table that is a trace; None, which means as ever, of any other one."""
+    """The HTML of a table that is a trace; None for any other table, which is then shown as usual."""
     if not table.schema.equals(SCHEMA):
         return None
     try:

@@ -41,10 +41,10 @@ def compressed(block: bytes) -> bytes:
 
 
 def as_text(block: bytes) -> str:
-    """Compressed and in base64: letters that mean nothing to HTML."""
+    """The block compressed and in base64, which needs no escaping in HTML."""
     return base64.b64encode(compressed(block)).decode()
 
 
 def differences(values: Ints) -> Ints:
-    """Each number less the one before it, which deflates better than the numbers; 32 bits."""
+    """The difference of each number from the one before it, as 32-bit integers, which compress better."""
     return np.diff(values, prepend=0).astype(np.int32)

@@ -35,7 +35,7 @@ class Viewed:
     computations: list[Prepared]
 
     def about(self, shown: int, notes: list[str]) -> dict[str, Any]:
-        """What the page says of the trace, of whose computations it shows the first few."""
+        """What the page says about the trace; it lists the first `shown` computations."""
         judgement = self.checked.judgement
         return {
             "title": cut(self.title, 200),
@@ -70,7 +70,7 @@ def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: boo
 def viewed_table(
     table: pa.Table, title: str, *, order: str = "causal", complete: bool | None = None
 ) -> Viewed:
-    """The same of a table of sound events."""
+    """Judge a table of valid events, as `viewed` judges a trace."""
     computations = encode(table)
     judgement = check(computations, order, complete=complete, limit=MOST_WITNESSES)
     return _prepared(title, Checked(judgement, check_delivery(computations), table, tuple(computations)))
@@ -84,7 +84,7 @@ def _prepared(title: str, checked: Checked) -> Viewed:
 
 
 def page(of: Viewed, part: Slice | None = None) -> str:
-    """One page that holds as much of the trace, or of a part of it, as a browser opens at once."""
+    """One page with as much of the trace, or of a part of it, as a browser can open at once."""
     extents = [everything(each.c) if part is None else part.extent(each) for each in of.computations]
     shown, events = 0, 0
     for extent in extents[:MOST_COMPUTATIONS]:

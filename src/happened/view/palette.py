@@ -24,7 +24,7 @@ def palette(selector: str = ":root") -> str:
 
 
 def switchable_palette() -> str:
-    """The same for a page that sets `data-theme` to light or dark where its reader chooses one."""
+    """A style for a page on which the reader can choose the scheme: it sets `data-theme` to light or dark."""
     return (
         f'{palette(":root:not([data-theme=light])")}:root[data-theme="light"] {{ {_declared(False)} }}\n'
         f':root[data-theme="dark"] {{ {_declared(True)} }}\n'

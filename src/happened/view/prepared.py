@@ -6,6 +6,7 @@ A page shows all of it, a server one window after another; both take their scene
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,8 @@ from ..causality.computation import DELIVER, RECEIVE, Computation
 from ..causality.linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
 from ..causality.measures import level_rows, levels_of
 from ..causality.predecessors import computation_predecessors
-from ..causality.skew import times_of
+from ..causality.reach import edges_of, last_causes, waited_chain
+from ..causality.skew import Times, times_of
 from ..causality.stamps import stamp_computation
 from ..causality.verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
 from .axis import logical_axis
@@ -63,9 +65,13 @@ class Prepared:
         return logical_axis(self.c)
 
     @cached_property
+    def _clocks(self) -> Times | None:
+        return times_of(self.c, self.table["time"])
+
+    @cached_property
     def times(self) -> tuple[Ints, int] | None:
         """Nanoseconds since the earliest event, NaN for events without a time; and that earliest time."""
-        found = times_of(self.c, self.table["time"])
+        found = self._clocks
         if found is None:
             return None
         origin = int(found.time[found.timed].min())
@@ -76,7 +82,7 @@ class Prepared:
     @property
     def timed(self) -> bool:
         """Whether every event has a time: otherwise the critical path is about order alone."""
-        return self.times is not None and not bool(np.isnan(self.times[0]).any())
+        return self._clocks is not None and bool(self._clocks.timed.all())
 
     @cached_property
     def arrivals(self) -> Ints:
@@ -112,38 +118,24 @@ class Prepared:
 
     @cached_property
     def critical_path(self) -> list[int]:
-        """The chain of events behind the last one, from the first: before each, what it waited for.
-
-        A delivery waited for its message, unless it was held: then for what its process did before. An event
-        with recorded causes waited for the latest of them, any other for the one before it on its process.
-        Where an event has no time, it is a longest chain of causes.
-        """
-        c, timed = self.c, self.timed
+        """The chain of events behind the last one, from the first: before each, what it waited for last by
+        corrected times. Where an event has no time, it is a longest chain of causes."""
+        c = self.c
         if not c.events:
             return []
         chains = levels_of(c)
-        late = self.times[0] if self.times is not None and timed else chains
-        path = [int(np.lexsort((chains, late))[-1])]  # of several last ones, that with most before it
-        while causes := self._waited_for(path[-1]) if timed else self._direct_causes(path[-1]):
-            path.append(max(causes, key=lambda u: (late[u], chains[u])))
-        return path[::-1]
+        late = self._clocks.corrected if self._clocks is not None and self.timed else chains
+        since, waited = last_causes(edges_of(c), late.astype(np.int64), np.ones(c.events, bool))
+        last = int(np.lexsort((chains, since))[-1])  # of several last ones, that with most before it
+        return waited_chain(since, waited, last)
 
-    def _waited_for(self, e: int) -> list[int]:
-        own, others = self._before(e), self._informants(e)
-        held = self.arrivals[e] >= 0 and self.c.seq[e] - self.c.seq[self.arrivals[e]] > 1
-        return own if held or not others else others
-
-    def _direct_causes(self, e: int) -> list[int]:
-        return self._before(e) + self._informants(e)
-
-    def _before(self, e: int) -> list[int]:
-        c = self.c
-        return [int(c.chain[c.chain_offsets[c.process[e]] + c.seq[e] - 2])] if c.seq[e] > 1 else []
-
-    def _informants(self, e: int) -> list[int]:
-        c = self.c
-        causes = c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]]
-        return [int(u) for u in (c.source[e], *causes) if u >= 0]
+    @property
+    def critical_steps(self) -> list[float]:
+        """Nanoseconds from each event of the critical path to the next, corrected; none without times."""
+        if self._clocks is None or not self.timed:
+            return []
+        when = self._clocks.corrected[self.critical_path].tolist()
+        return [float(after - before) for before, after in pairwise(when)]
 
     @cached_property
     def faults(self) -> list[Fault]:

@@ -33,7 +33,7 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 def matching(prepared: Prepared, query: str) -> Ints | None:
-    """Whether each event of a computation is meant; None for an empty query."""
+    """Whether the query matches each event of a computation; None for an empty query."""
     words = [word.replace('"', "") for word in WORD.findall(query[:LONGEST].lower())]
     masks = [_Words(prepared).mask(word) for word in words if word]
     found: Ints | None = np.logical_and.reduce(masks) if masks else None
@@ -41,7 +41,7 @@ def matching(prepared: Prepared, query: str) -> Ints | None:
 
 
 class _Words:
-    """One computation, in which single words are looked for."""
+    """Matches single words of a query against the events of one computation."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
@@ -81,7 +81,7 @@ class _Words:
         return pc.binary_join_element_wise(self._column("process"), seqs, "#")
 
     def _told(self, test: Callable[[Column, Column], Column]) -> Ints:
-        """Whether a pair of names and values that an event tells passes a test."""
+        """Whether any attribute of each event, as a pair of name and value, passes a test."""
         found = np.zeros(len(self._rows), bool)
         for events, names, values in self._pairs():
             passed = test(pc.utf8_lower(names), pc.utf8_lower(values))
@@ -89,7 +89,7 @@ class _Words:
         return found
 
     def _pairs(self) -> Iterator[tuple[Ints, Column, Column]]:
-        """Events with what the page lists of them: attributes, and columns such as destinations."""
+        """(events, names, values) of what the page lists for events: attributes, and columns such as `to`."""
         column = self._column("attributes").combine_chunks()
         attributes = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         offsets = attributes.offsets.to_numpy()

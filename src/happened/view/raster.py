@@ -16,7 +16,7 @@ SHARP = 2  # pixels of the picture to one of the drawing, if there is room
 
 
 def png_of(svg: str) -> bytes:
-    """The picture, which has a width and a height. LocalProtocolError if it is too large or nobody draws."""
+    """The SVG as PNG. LocalProtocolError if the picture is too large or no browser is installed."""
     size = re.search(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg)
     assert size is not None, "our pictures have a size"
     wide, tall = int(size[1]), int(size[2])

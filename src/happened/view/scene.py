@@ -30,7 +30,7 @@ MOST_OVERVIEW = 4_000_000  # cells of the overview
 
 
 class _Numbering:
-    """Where the events of an extent stand in the scene, and back."""
+    """The numbers of the events of an extent in the scene, and the events behind these numbers."""
 
     def __init__(self, prepared: Prepared, extent: Extent) -> None:
         c = prepared.c
@@ -52,7 +52,14 @@ class _Numbering:
 def scene(
     prepared: Prepared, extent: Extent | None = None, window: tuple[int, int] | None = None, note: str = ""
 ) -> bytes:
-    """The scene of an extent, or of the whole computation, packed.
+    """The scene of an extent, or of the whole computation, packed."""
+    return pack(*described(prepared, extent, window, note))
+
+
+def described(
+    prepared: Prepared, extent: Extent | None = None, window: tuple[int, int] | None = None, note: str = ""
+) -> tuple[dict[str, Any], dict[str, Ints]]:
+    """The header and the arrays of a scene.
 
     window  the levels that it has all events of, where it is one of several windows of a computation
     note    what people are to know of it
@@ -78,7 +85,7 @@ def scene(
     if texts.left_out:
         notes.append(f"{texts.left_out:,} labels and attributes are left out: they are too long for a page.")
     header = _header(prepared, extent, numbering, texts) | {"notes": notes, "window": window}
-    return pack(header, arrays)
+    return header, arrays
 
 
 def _header(prepared: Prepared, extent: Extent, numbering: _Numbering, texts: Texts) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def _header(prepared: Prepared, extent: Extent, numbering: _Numbering, texts: Te
         "totals": np.diff(c.chain_offsets).tolist(),
         "depth": int(prepared.levels.max(initial=1)),
         "origin": None if origin is None else str(origin),
-        "critical_timed": prepared.timed,
+        "critical_steps": prepared.critical_steps,
         "texts": texts.all,
         "faults": _faults(prepared, numbering),
     }

@@ -153,7 +153,7 @@ class _PageHandler(BaseHTTPRequestHandler):
             self.server.places.release()
 
     def _checked(self) -> tuple[str, bytes]:
-        """The answer to a request that may be answered; everything about it is looked at first."""
+        """Answer a request after checking its host, origin, path and token."""
         hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             raise _HttpRefusal(HTTPStatus.FORBIDDEN, "this server has another name")
@@ -197,4 +197,4 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what goes wrong is answered to the page."""
+        """Log nothing: errors are part of the answer to the page."""

@@ -68,7 +68,8 @@ class Slice:
         return wanted
 
     def extent(self, prepared: Prepared) -> Extent:
-        """The stretches that have what is wanted; where clocks went back, some events more."""
+        """The smallest extent that contains the wanted events; where clocks went back, it has some others
+        too."""
         return hull(prepared.c, self.mask(prepared))
 
 
@@ -84,7 +85,7 @@ def event_named(c: Computation, name: str) -> int:
 
 
 def slice_table(prepared: Prepared, kept: Ints) -> pa.Table:
-    """The events where `kept` is true as a trace of its own."""
+    """The events where `kept` is true, as a separate trace."""
     c = prepared.c
     if prepared.vectors is None:
         raise LocalProtocolError("too many events and processes to take a part of; import a smaller trace")
@@ -142,7 +143,7 @@ def _sent_outside(c: Computation, e: int, kept: Ints) -> bool:
 
 
 def sliced(computations: Sequence[Prepared], of: Slice) -> list[Prepared]:
-    """The computations with what is left of each; those of which nothing is left are left out."""
+    """The wanted part of each computation; computations without a wanted event are left out."""
     if of.is_whole:
         return list(computations)
     from ..causality import encode

@@ -38,7 +38,7 @@ class SpanRows:
 
 
 def span_rows(c: Computation, table: pa.Table, events: Ints) -> SpanRows:
-    """The spans that these events, given in topological order, tell of."""
+    """The spans recorded by these events, which are given in topological order."""
     rows = SpanRows()
     attributes = table["attributes"].take(pa.array(c.row[events])).to_pylist()
     times = table["time"].take(pa.array(c.row[events])).to_pylist()

@@ -27,13 +27,38 @@ def cut(text: str, longest: int = LONGEST) -> str:
 
 
 def markup(text: str) -> str:
-    """The text as XML has it; what no XML may hold, most control characters for one, is replaced."""
+    """The text escaped for XML; characters that XML does not allow, such as control characters, are
+    replaced."""
     return escape(NO_XML.sub("\ufffd", text))
 
 
 def natural(name: str) -> list[tuple[int, str]]:
     """A key to sort by that has p2 before p10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
+
+
+def compact(value: float) -> str:
+    return _scaled(value, ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")))
+
+
+def duration(nanoseconds: float) -> str:
+    units = ((86_400e9, " d"), (3600e9, " h"), (60e9, " min"), (1e9, " s"), (1e6, " ms"), (1e3, " µs"))
+    return _scaled(nanoseconds, (*units, (1, " ns")))
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """The value with three significant digits, in the largest unit in which it is at least 1."""
+    scale, unit = next((each for each in units if abs(value) >= 0.9995 * each[0]), units[-1])
+    scaled = value / scale
+    return f"{scaled:,.0f}{unit}" if abs(scaled) >= 999.5 else f"{scaled:.3g}{unit}"
+
+
+def short(name: str, most: int = 16) -> str:
+    """The name; of one longer than `most`, its beginning and its end, where generated names differ."""
+    if len(name) <= most:
+        return name
+    tail = most // 3
+    return f"{name[: most - 1 - tail]}…{name[-tail:]}"
 
 
 class Texts:

@@ -2,16 +2,15 @@
 
 import numpy as np
 
-from .diagram import LEFT, LETTER, svg
 from .prepared import Prepared
+from .space_time import LEFT, LETTER, svg
 from .span_rows import SpanRows, span_rows
-from .texts import cut, markup
+from .texts import cut, duration, markup
 
 MOST_ROWS = 40
 ROW, TOP, WIDE = 22, 30, 520
 LONGEST = 36  # letters of a name
 INDENT = 12
-UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
 def timeline(prepared: Prepared, standalone: str = "") -> str:
@@ -33,7 +32,7 @@ def timeline(prepared: Prepared, standalone: str = "") -> str:
         y = TOP + ROW * at
         x = left + (_start(rows, k) - begin) / long * WIDE
         width = max(2.0, (_end(rows, k) - _start(rows, k)) / long * WIDE)
-        took = _duration(_end(rows, k) - _start(rows, k))
+        took = duration(_end(rows, k) - _start(rows, k))
         parts.append(
             f'<text class="name" x="{LEFT + INDENT * deep}" y="{y + 15}">{markup(name)}</text>'
             f'<rect class="span" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{ROW - 8}">'
@@ -96,11 +95,6 @@ def _axis(left: float, long: int, rows: int) -> str:
         x = left + WIDE * quarter / 4
         parts.append(
             f'<path class="lane" d="M{x:.1f} {TOP - 6}V{TOP + ROW * rows}"/>'
-            f'<text x="{x:.1f}" y="{TOP - 12}">{_duration(long * quarter // 4)}</text>'
+            f'<text x="{x:.1f}" y="{TOP - 12}">{duration(long * quarter // 4)}</text>'
         )
     return "".join(parts)
-
-
-def _duration(nanoseconds: int) -> str:
-    scale, unit = next((each for each in UNITS if nanoseconds >= each[0]), UNITS[-1])
-    return f"{nanoseconds / scale:.3g} {unit}"

@@ -27,6 +27,8 @@ SCRIPTS = (
     "query",
     "panels",
     "served",
+    "overview",
+    "story",
     "app",
     "input",
     "start",
@@ -51,7 +53,8 @@ def script() -> str:
 
 
 def policy(connect: str = "'none'") -> str:
-    """The page may run its own script and style, and ask nobody (`connect`: whom) for anything."""
+    """The Content-Security-Policy: the page may use only its own script and style, and connect to
+    `connect`."""
     return (
         f"default-src 'none'; script-src '{_hash(script())}'; style-src '{_hash(style())}'; "
         f"img-src blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"
@@ -78,5 +81,5 @@ def html(about: Mapping[str, Any], scenes: Sequence[str] = (), connect: str = "'
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    """JSON that ends no element: no `<` stands in it."""
+    """JSON without `<`, so that it cannot end the script element."""
     return json.dumps(value).replace("<", "\\u003c")

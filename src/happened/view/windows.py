@@ -35,7 +35,8 @@ class Windows:
         return len(self._up_to) - 1
 
     def window(self, low: int, high: int) -> bytes:
-        """The scene of these levels and some on either side, or of as many in their middle as it may have."""
+        """The scene of these levels with a margin on either side; if that is too much, of the levels in
+        their middle."""
         if self.prepared.c.events <= MOST_EVENTS:
             return scene(self.prepared)
         low, high = self._bounded(low, high)

@@ -1,7 +1,8 @@
 """Bytes <-> messages: versioned, self-delimiting, bounded.
 
-A frame is a version byte, a protocol byte, the length of the rest, and the rest: the message's address,
-its control information, its payload. Decoding hostile bytes raises RemoteProtocolError and nothing else,
+A frame is a version byte, a protocol byte, two lengths (of the rest, and of the control information in it),
+and the rest: the message's address, its control information, its payload. Whoever counts control information
+reads its length, as the sender says it. Decoding hostile bytes raises RemoteProtocolError and nothing else,
 in time and memory linear in the bytes given, but for a bound of its own (and, for the log of a message, in
 the square of the number of processes it declares): sets may come to `primitives.EXPANDED` bytes a frame.
 
@@ -18,6 +19,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from ..core.effects import Send
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..ordering import declared
 from ..ordering.facts import Facts
@@ -27,11 +29,13 @@ from .primitives import Encoded, Reader, write_number
 __all__ = [
     "MAX_FRAME",
     "VERSION",
+    "control_length",
     "control_size",
     "control_sizes",
     "decode",
     "encode",
     "encode_multicast",
+    "encode_sends",
     "load",
 ]
 
@@ -105,6 +109,14 @@ def encode(message: Any) -> bytes:
     return encode_multicast([message])[0]
 
 
+def encode_sends(sends: Sequence[Send[Any]]) -> list[bytes]:
+    """The frames of one multicast's messages, each with its destination."""
+    messages = []
+    for _, message in sends:
+        messages.append(message)
+    return encode_multicast(messages)
+
+
 def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None = None) -> list[bytes]:
     """The frames of one multicast's messages; what they have in common is worked out once.
 
@@ -112,9 +124,8 @@ def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None =
     """
     frames: list[bytes] = []
     encoded, last = _parts(messages), None
-    if payloads is None:
-        payloads = [message.payload for message in messages]
-    for message, payload, parts in zip(messages, payloads, encoded, strict=True):
+    for place, (message, parts) in enumerate(zip(messages, encoded, strict=True)):
+        payload = message.payload if payloads is None else payloads[place]
         if last is not None and message is last[0] and payload is last[1]:
             frames.append(frames[-1])  # one for all destinations: kept once
             continue
@@ -123,15 +134,30 @@ def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None =
         length = len(address) + len(control) + len(payload)
         if length > MAX_FRAME:
             raise LocalProtocolError(f"a frame of {length} bytes exceeds the limit of {MAX_FRAME}")
-        frames.append(b"".join((_head(_number_of[type(message)], length), address, control, payload)))
+        frames.append(
+            b"".join((_head(_number_of[type(message)], length, len(control)), address, control, payload))
+        )
     return frames
 
 
 @lru_cache(maxsize=4096)
-def _head(protocol: int, length: int) -> bytes:
+def _head(protocol: int, length: int, control: int) -> bytes:
     head = bytearray((VERSION, protocol))
     write_number(head, length)
+    write_number(head, control)
     return bytes(head)
+
+
+def control_length(frame: bytes) -> int:
+    """The same as the frame of a message says it, with a tracker's mark in front of it or without."""
+    at = 2 if frame[0] == VERSION else 4
+    while frame[at] > 0x7F:
+        at += 1
+    length = shift = 0
+    while (byte := frame[at := at + 1]) > 0x7F:
+        length |= (byte & 0x7F) << shift
+        shift += 7
+    return length | byte << shift
 
 
 def control_size(message: Any) -> int:
@@ -158,15 +184,16 @@ def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MA
 
     `max_processes` is the protocol's own unless given.
     """
-    # A usual frame has two bytes of length and a codec with a short way. An arrival costs little more than
-    # its decoding, and a Reader, or one call more, would be a large part of that.
+    # A usual frame has one byte or two of length, one for that of control information, and a codec with a
+    # short way. An arrival costs little more than its decoding: a Reader, or one more call, would be much.
     try:
-        if data[0] == VERSION and data[2] >= 0x80 and data[3] < 0x80:
-            codec = _codecs[data[1]]
-            length = data[2] & 0x7F | data[3] << 7
-            end = 4 + length
+        codec, start, length = _codecs[data[1]], 4, data[2]
+        if length >= 0x80:
+            length, start = length & 0x7F | data[3] << 7, 5
+        if data[0] == VERSION and data[start - 2] < 0x80 and data[start - 1] <= min(length, 0x7F):
+            end = start + length
             if codec.decode_plain is not None and end <= len(data) and length <= max_frame:
-                message = codec.decode_plain(data, 4, end, max_processes or codec.most_processes)
+                message = codec.decode_plain(data, start, end, max_processes or codec.most_processes)
                 if message is not None:
                     return message, end
     except (IndexError, KeyError):
@@ -183,6 +210,9 @@ def _decode_any(data: bytes, max_processes: int | None, max_frame: int) -> tuple
         )
     codec = _codec(protocol)
     length = reader.number(max_frame + 1)
+    control = reader.number(max_frame + 1)
+    if control > length:
+        raise RemoteProtocolError(f"a frame of {length} bytes cannot have {control} of control information")
     if length > reader.left:
         raise RemoteProtocolError(f"a frame of {length} bytes is announced and {reader.left} are there")
     end = reader.end_after(length)

@@ -48,8 +48,9 @@ def encode(messages: Iterable[Any]) -> list[Encoded]:
     waits: dict[int, bytes] = {}
     for message in messages:
         if message.log is not log:
-            log, common, address = message.log, _encode_common(message), _encode_address(message)
+            log, address = message.log, _encode_address(message)
             clocks = lanes(log.n).unpack(log.clocks)
+            common = _encode_common(message, clocks)
             waits = {}
         control = waits.get(message.wait_for)  # in a burst, all wait for their sender's last message
         if control is None:
@@ -59,12 +60,13 @@ def encode(messages: Iterable[Any]) -> list[Encoded]:
     return encoded
 
 
-def _encode_common(message: KsMessage) -> bytes:
+def _encode_common(message: KsMessage, clocks: Sequence[int]) -> bytes:
+    """`clocks` are the newest ones of the message's log."""
     log, sender, clock = message.log, message.sender, message.clock
     n = log.n
     out = bytearray()
     if message.receiver is not None and not log.older:
-        _write_newest(out, log, sender, clock)
+        _write_newest(out, log, clocks, sender, clock)
         return bytes(out)
     rows = rows_of(log.entries())
     if message.receiver is not None:
@@ -77,13 +79,13 @@ def _encode_common(message: KsMessage) -> bytes:
     return bytes(out)
 
 
-def _write_newest(out: bytearray, log: DependencyLog, sender: int, clock: int) -> None:
+def _write_newest(out: bytearray, log: DependencyLog, clocks: Sequence[int], sender: int, clock: int) -> None:
     """What `write_rows` writes of a log that has only newest entries, without that of `sender`."""
     n = log.n
     vector, codes = lanes(n), small_set_codes(n)
     sets = vector.unpack(log.sets)
     senders, body = 0, bytearray()
-    for s, newest in enumerate(vector.unpack(log.clocks)):
+    for s, newest in enumerate(clocks):
         if not newest or s == sender:
             continue
         senders |= 1 << s
@@ -108,11 +110,9 @@ def _write_newest(out: bytearray, log: DependencyLog, sender: int, clock: int) -
 
 
 def _encode_address(message: KsMessage) -> bytes:
-    out = bytearray()
-    write_number(out, message.log.n)
-    write_number(out, message.sender)
-    write_number(out, message.clock)
-    write_set(out, message.dests, message.log.n)
+    n = message.log.n
+    out = bytearray(_number(n) + _number(message.sender) + _number(message.clock))
+    write_set(out, message.dests, n)
     return bytes(out)
 
 

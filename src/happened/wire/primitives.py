@@ -42,6 +42,7 @@ def small_sets(n: int) -> list[int]:
     return _small_sets(n)[0]
 
 
+@lru_cache(maxsize=16)
 def small_set_codes(n: int) -> dict[int, int]:
     """That byte, by set."""
     return _small_sets(n)[1]
@@ -70,7 +71,7 @@ def unzigzag(value: int) -> int:
 
 
 def write_set(out: bytearray, members: int, n: int) -> None:
-    code = _small_sets(n)[1].get(members)
+    code = small_set_codes(n).get(members)
     if code is not None:
         out.append(code)
         return

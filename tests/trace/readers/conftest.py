@@ -8,7 +8,7 @@ import pytest
 from happened import causality, trace
 from happened.trace.readers import FORMATS, Draft, Options, Source
 from happened.trace.readers.file_counts import FileCounts
-from happened.trace.readers.span_joins import join_traces
+from happened.trace.readers.span_joins import TraceJoins
 from happened.trace.writer import table_from_rows
 
 
@@ -74,7 +74,7 @@ def read():
             told.add([each for each in parsed if isinstance(each, Draft)], reader.counts)
             counts.append(told.told(f"log{number}", reader.counts))
         if reader.joins_computations:
-            join_traces(drafts)
+            _join(drafts)
         assembly = reader.assemble(drafts, chosen)
         return Reading(assembly.rows, quarantined + assembly.quarantined, counts)
 
@@ -85,3 +85,13 @@ def read():
 def fixture_text():
     folder = Path(__file__).parents[2] / "fixtures"
     return lambda name: (folder / name).read_text()
+
+
+def _join(drafts):
+    """Join the traces of drafts that are all in memory."""
+    joins = TraceJoins()
+    for draft in drafts:
+        joins.add(draft)
+    leaders = joins.leaders(drafts)
+    for draft in drafts:
+        draft.computation = leaders.get(draft.computation, draft.computation)

@@ -11,6 +11,7 @@ from importlib import import_module
 import pyarrow as pa
 
 from ...core.errors import CausalityError
+from ...trace.schema import QUARANTINE
 from .question import Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject
 
 __all__ = [
@@ -27,11 +28,6 @@ __all__ = [
     "register",
     "withdraw",
 ]
-
-QUARANTINE = pa.schema(
-    [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
-)
-"""What is part of no computation, and why: a table of every analysis, whatever was asked."""
 
 QUESTIONS: dict[str, Question] = {}
 TABLES: dict[str, pa.Schema] = {"quarantine": QUARANTINE}

@@ -79,7 +79,7 @@ FATES = ("messages", "lost", "duplicated", "misdelivered", "never_sent")
 
 class OrderQuestion(Question):
     name = "order"
-    help = "deliveries that came too early, with witnesses; messages lost, doubled or astray"
+    help = "deliveries that came too early, with witnesses; messages lost, duplicated or misdelivered"
     tables: ClassVar = {"violations": VIOLATIONS, "lost_causes": LOST_CAUSES}
     totals = (
         "messages", "fifo_violations", "causal_violations", "total_violations", "lost", "duplicated",

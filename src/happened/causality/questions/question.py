@@ -275,7 +275,7 @@ class Question:
         self.tell(view, [self.look(view, stamped, frontier)], answers)
 
     def look(self, view: EpochView, stamped: Stamped, frontier: Frontier) -> Arrays:
-        """What those columns show that an epoch was stamped with."""
+        """What the question needs of an epoch, from the columns that it was stamped with."""
         raise NotImplementedError
 
     def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
@@ -287,5 +287,5 @@ class Question:
         return None
 
     def summarise(self, totals: Mapping[str, int]) -> dict[str, Any]:
-        """Its part of the summary."""
+        """The totals that the question adds to the summary."""
         return {name: totals.get(name, 0) for name in self.totals}

@@ -114,7 +114,7 @@ def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
 
 
 def _narrowed(vectors: Ints) -> Ints:
-    """The same in the 32 bits of the column `clock`."""
+    """The vectors as 32-bit integers, the type of the column `clock`."""
     if vectors.max(initial=0) > MOST_ENTRIES:
         raise TraceFormatError(
             f'{vectors.max():,} does not fit the 32 bits of a clock\'s entry; ask for timestamps="sparse" or '

@@ -24,7 +24,7 @@ class VerifyClocks(Question):
     """Of computations cut into epochs, the Spark room compares each clock with the one logged before it."""
 
     name = "verify-clocks"
-    help = "the vector clocks a source logged, against the ones that follow from its events"
+    help = "compares the vector clocks that a source logged with those that follow from its events"
     tables: ClassVar = {"clocks": CLOCKS}
     totals = (*CLOCK_TOTALS.values(), "clocks_logged")
 

@@ -19,7 +19,7 @@ class VerifyTrackers(Question):
     """Of computations cut into epochs the Spark room answers (spark.by_epoch.tracker_faults)."""
 
     name = "verify-trackers"
-    help = "what trackers told of relevant events, against what follows from the events of the trace"
+    help = "compares the timestamps that trackers recorded with those that follow from the events"
     tables: ClassVar = {"trackers": TRACKERS}
     totals = ("tracker_stamps", "tracker_faults", "tracker_unjudged")
 

@@ -1,9 +1,10 @@
-"""`happened node chat`: a terminal chat on causal order, in which a reply never comes before what it answers.
+"""`happened node chat`: a terminal chat on causal order, in which a reply never appears before the line it
+answers.
 
-A line is said to everybody; commands begin with a slash. Works through pipes as on a terminal: what is said
-goes to stdout, everything else to stderr. Ends with its input, or with /quit. Beside a journal there is a
-file of the lines, JOURNAL.lines, with which the next start goes on.
-Exit 0 done, 1 the node had to stop, 2 bad usage or input.
+A line goes to everybody; commands begin with a slash. Works through pipes and on a terminal: chat lines go to
+stdout, everything else to stderr. Ends with its input, or with /quit. With a journal, the lines are kept in
+the file JOURNAL.lines, from which the next start continues. Exit 0 done, 1 the node had to stop, 2 bad usage
+or input.
 """
 
 import argparse
@@ -35,16 +36,16 @@ HELP = """\
 /quit            leave"""
 COMMANDS = ("/re", "/to", "/held", "/who", "/history", "/quit")
 EARLIER_LINES = 20
-"""How many lines of earlier lives a terminal is shown in the beginning."""
+"""How many lines of earlier sessions are shown at the start."""
 LEAVING_SECONDS = 5.0
-"""How long leaving waits for a broker."""
+"""Seconds that leaving waits for a broker."""
 HELD_SECONDS = 0.2
-"""Between two looks at the messages that are held."""
+"""Seconds between two checks of held messages."""
 
 
 DESCRIPTION = (
-    "A terminal chat between nodes: a reply never comes before what it answers. A message that arrives too "
-    "early is held, and it is said what it waits for."
+    "A terminal chat between nodes: a reply never appears before the line it answers. A message that arrives "
+    "too early is held, and the chat says what it waits for."
 )
 EPILOG = f"""\
 example, one terminal each:
@@ -69,10 +70,15 @@ def add_arguments(parser: Parser) -> None:
     links.add_argument(
         "--shared-key", metavar="FILE", type=local_path, help="the key that `happened node keys shared` made"
     )
-    links.add_argument("--plaintext", action="store_true", help="believe every name; on loopback only")
+    links.add_argument(
+        "--plaintext", action="store_true", help="accept every name unchecked; on loopback only"
+    )
     links.add_argument("--nats", metavar="URL", help="through a NATS JetStream server; needs --journal")
     parser.add_argument(
-        "--journal", metavar="FILE", type=local_path, help="survive being killed, and remember what was said"
+        "--journal",
+        metavar="FILE",
+        type=local_path,
+        help="survive being killed, and remember the conversation",
     )
     option(parser, "--trace")
     causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.assumes.casts)
@@ -82,7 +88,7 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     peers = dict(_peer(text, arguments.nats) for text in arguments.peer)
     if arguments.name in peers:
-        raise LocalProtocolError(f"--peer {arguments.name}: that is you; name the others")
+        raise LocalProtocolError(f"--peer {arguments.name}: that is your own name; name the others")
     node = Node(
         arguments.name,
         peers=peers,
@@ -121,7 +127,7 @@ def _transport(arguments: argparse.Namespace) -> Transport | None:
         return None
     if arguments.journal is None:
         raise LocalProtocolError(
-            "--nats needs --journal: the broker remembers what was said, and so must you"
+            "--nats needs --journal: the broker remembers the conversation, and so must you"
         )
     from ...net.nats import NatsTransport
 
@@ -129,16 +135,16 @@ def _transport(arguments: argparse.Namespace) -> Transport | None:
 
 
 class Door(logging.Handler):
-    """Tells who comes and goes, and what a node logs, in lines that a person can read."""
+    """Reports who comes and goes, and what a node logs, in lines for people."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(logging.WARNING)
         self._node = node
-        self._told: tuple[str, str] = ("", "")  # who has gone, and why
+        self._told: tuple[str, str] = ("", "")  # the peers that are disconnected, and why
         node.on_link(self.link_changed)
 
     def link_changed(self, change: LinkChange) -> None:
-        if change.outgoing and self._node.health().is_live:  # and is not leaving itself
+        if change.outgoing and self._node.health().is_live:  # it is not leaving itself
             self._told = (change.peer, change.reason)
             note(f"({change.peer} is {'there' if change.is_up else 'away'})")
 
@@ -171,7 +177,7 @@ async def _chat(node: Node, peers: list[str], lines: Lines) -> int:
 
 
 async def _leave(node: Node, lines: Lines) -> None:
-    """Show our own last words, let a broker have what it has not got, and say who does not know of it."""
+    """Show our own last lines, wait until a broker has them, and say which peers do not have them yet."""
     await node.flush()
     while (message := node.receive_nowait()) is not None:
         _show(message, lines)
@@ -186,7 +192,8 @@ async def _leave(node: Node, lines: Lines) -> None:
 
 
 def _waits_for(node: Node) -> list[str]:
-    """Those for whom there is something, and who cannot be reached; or the broker has not got it yet."""
+    """The peers that have not received everything and are disconnected; or the broker has not confirmed
+    yet."""
     peers, over_broker = node.stats()["peers"], not node.transport.acknowledges_for_peers
     return [
         name for name, peer in peers.items() if peer["outbox_frames"] and (over_broker or not peer["calling"])
@@ -199,8 +206,8 @@ def _show_newest(lines: Lines, count: int) -> None:
 
 
 class Saying:
-    """What is done with the lines that are typed. One's own lines are messages to oneself too, so that they
-    stand where they belong in the order, and are remembered like those of the others."""
+    """Handles typed lines. A process also sends its lines to itself, so that they appear at their place in
+    the order and are remembered like other lines."""
 
     def __init__(self, node: Node, peers: list[str], lines: Lines) -> None:
         self._node, self._peers, self._lines = node, peers, lines
@@ -258,7 +265,8 @@ def _nobody(name: str, me: str, peers: list[str]) -> str:
 
 
 def _who(node: Node) -> str:
-    """Everybody, and who has a connection now. A broker has those of all, and keeps what is said to them."""
+    """Everybody, and who is connected now. With a broker everybody counts as connected: it keeps their
+    messages."""
     if not node.transport.acknowledges_for_peers:
         return f"{', '.join(node.members)}: the broker keeps what is said for those who are away"
     peers = node.stats()["peers"]
@@ -281,7 +289,7 @@ def _show(message: Message, lines: Lines) -> None:
 
 
 async def _tell_held(node: Node) -> None:
-    """Tell once, for each message that is held, what it waits for."""
+    """Say once, for each held message, what it waits for."""
     told: set[str] = set()
     while True:
         pending = node.pending()

@@ -19,7 +19,8 @@ REMEMBERED = 10_000
 
 
 class Line(NamedTuple):
-    """`number`: on the screen. `delivery`: that of its delivery, which is the same if it comes again."""
+    """`number`: on the screen. `delivery`: the number of its delivery, which is the same if the message is
+    delivered again."""
 
     number: int
     delivery: int
@@ -27,11 +28,11 @@ class Line(NamedTuple):
     sender: str
     text: str
     answers: str = ""  # the name of a line
-    alone: str = ""  # whom it was said to, if not to all
+    alone: str = ""  # the addressees, if not everybody
 
 
 class Lines:
-    """All that is remembered, by number and by name. `file`: None to remember nothing beyond our life."""
+    """All remembered lines, by number and by name. `file`: None to keep them in memory only."""
 
     def __init__(self, me: str, file: Path | None) -> None:
         self._me, self._file = me, file
@@ -45,8 +46,9 @@ class Lines:
         self._written = 0  # lines in the file
 
     def load(self, delivered: int) -> None:
-        """Read what an earlier life left; `delivered` is how many deliveries the journal has. If it has fewer
-        than the file, it is another journal, and the lines are another conversation's: they are put aside."""
+        """Read the lines of an earlier session; `delivered` is the number of deliveries in the journal. If
+        that is fewer than the file has, the file belongs to another journal and its lines to another
+        conversation: it is renamed."""
         if self._file is None or not self._file.exists():
             return
         for line in _read(self._file):
@@ -59,7 +61,7 @@ class Lines:
             self._forget()
 
     def add(self, message: Message) -> Line | None:
-        """The line of a message; None if it was shown in an earlier life."""
+        """The line of a message; None if an earlier session has shown it."""
         if message.number <= self._last.delivery and message.name in self._numbers:
             return None
         line = self._line(message)
@@ -142,7 +144,7 @@ def _to_json(line: Line) -> str:
 
 
 def _read(file: Path) -> Iterator[Line]:
-    """The lines of a file; what a crash left of the last one is cut off."""
+    """The lines of a file; an incomplete last line is cut off."""
     whole = 0
     with open(file, "r+b") as stream:
         for text in stream:
@@ -158,7 +160,7 @@ def _read(file: Path) -> Iterator[Line]:
 
 
 def _read_message(message: Message) -> dict[str, Any]:
-    """What a message says; bytes that no chat has sent are shown as so many bytes."""
+    """The text of a message; bytes that no chat has sent are shown as their number."""
     with contextlib.suppress(ValueError, RecursionError):
         said = json.loads(message.payload)
         if isinstance(said, dict) and isinstance(said.get("text"), str):
@@ -167,5 +169,5 @@ def _read_message(message: Message) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """The text with a mark for every control character: nobody's words may move our cursor."""
+    """The text with a mark for every control character: a message must not move our cursor."""
     return "".join(each if each.isprintable() else "�" for each in text)

@@ -1,4 +1,5 @@
-"""Lines that a person types while others are printed: on a terminal, what is typed stays below in one piece.
+"""Reads lines that a person types while others are printed: on a terminal, the typed text stays in one piece
+below.
 
 With prompt_toolkit (the extra `chat`) a terminal has a prompt with editing, completion and the lines typed
 before. Without it, and through pipes, lines are read as they come.
@@ -27,7 +28,7 @@ class PlainLines:
 
 
 class PromptedLines:
-    """What is printed, on stdout and stderr, goes above the prompt while `patched` is entered.
+    """While `patched` is entered, output to stdout and stderr appears above the prompt.
 
     words    what the tab key completes, at the beginning of a line and after a command
     before   lines typed in earlier lives, the newest last: for the arrow keys
@@ -43,14 +44,14 @@ class PromptedLines:
             history=InMemoryHistory(list(before)),
             completer=WordCompleter(list(words), WORD=True),
             complete_while_typing=False,
-            erase_when_done=True,  # what was said comes back as a line of the chat
+            erase_when_done=True,  # the line comes back as a line of the chat
         )
 
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
         from prompt_toolkit.patch_stdout import patch_stdout
 
-        # What is typed between two prompts is not echoed: the next one has it.
+        # Text typed between two prompts is not echoed: the next prompt shows it.
         with self._session.app.input.raw_mode(), patch_stdout():
             yield
 
@@ -67,7 +68,7 @@ def is_a_terminal() -> bool:
 
 @contextlib.contextmanager
 def typed_lines(prompt: str, words: Iterable[str], before: Iterable[str]) -> Iterator[Typed]:
-    """The lines of whoever is there: a person at a terminal, or a pipe."""
+    """Reads lines from a terminal or a pipe."""
     if not is_a_terminal():
         yield PlainLines()
     elif importlib.util.find_spec("prompt_toolkit") is None:

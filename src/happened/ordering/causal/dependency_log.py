@@ -42,7 +42,9 @@ class DependencyLog(NamedTuple):
         """How many entries, and how many units (members of their sets)."""
         vector = lanes(self.n)
         newest = vector.guards ^ vector.at_least(0, self.clocks)
-        units = self.sets.bit_count() + sum(dests.bit_count() for dests in self.older.values())
+        units = self.sets.bit_count()
+        for dests in self.older.values():
+            units += dests.bit_count()
         return newest.bit_count() + len(self.older), units
 
     def newest(self, sender: int) -> int:

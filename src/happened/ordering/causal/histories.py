@@ -30,7 +30,7 @@ from .history_process import OPTIONS, HistoryProcess
 
 FACTS = Facts(
     name="histories",
-    description="causal, delivery and carbon-copy histories; whoever was told is not told again",
+    description="causal, delivery and carbon-copy histories; no process gets the same information twice",
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     options=OPTIONS,

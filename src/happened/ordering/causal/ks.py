@@ -95,9 +95,15 @@ class KsMessage(_Ks, Application):
         entries, units = self.log.size()
         if self.receiver is None:
             return entries, units
-        waits, log = self.waits(), self.log
-        unlisted = sum(key not in log.older and log.newest(key[0]) != key[1] for key in waits)
-        return entries - 1 + unlisted, units - self.dests.bit_count() + len(waits)
+        waits = unlisted = 0
+        if self.wait_for:
+            vector, log = lanes(self.log.n), self.log
+            newest = vector.unpack(log.clocks)
+            for s, t in enumerate(vector.unpack(self.wait_for)):
+                if t:
+                    waits += 1
+                    unlisted += newest[s] != t and (s, t) not in log.older
+        return entries - 1 + unlisted, units - self.dests.bit_count() + waits
 
     def waits(self) -> list[MessageKey]:
         """The (sender, clock) of each message that `receiver` must deliver before this one."""

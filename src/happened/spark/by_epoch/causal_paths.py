@@ -50,7 +50,7 @@ def causal_paths(spark: Runner, wanted: Sequence[tuple[Layout, tuple[int, ...]]]
 
 
 def _leave_frontiers(layout: Layout, columns: Sequence[int]) -> None:
-    """Leave the frontiers of a wide layout, with the vectors' entries of these processes."""
+    """Write the frontiers of a wide layout, with the vectors' entries of these processes."""
     n = len(layout.names)
     frontier = Frontier.beginning(n, len(columns) + 1)
     for k in range(layout.epochs):
@@ -82,7 +82,7 @@ class Walker:
         return path[::-1]
 
     def _learnt(self, by: Step, of: Step) -> tuple[Step, Step]:
-        """The earliest event of `by`'s process that knows of `of`, and the event it has it from."""
+        """The earliest event of `by`'s process that knows of `of`, and the event that told it."""
         process, column = by[0], self._columns.index(of[0])
         low, high = 0, int(epoch_of(self._layout.cuts, np.array([process]), np.array([by[1]]))[0])
         while low < high:

@@ -1,4 +1,4 @@
-"""Logged vector clocks of large computations that do not exceed the one logged before on their process.
+"""Logged vector clocks of large computations that do not exceed the previous clock logged on their process.
 
 In    Layouts with logged clocks; whether each is right, their stamped epochs have told (see
       causality.questions.verify_clocks)

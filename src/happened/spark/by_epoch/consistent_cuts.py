@@ -1,12 +1,12 @@
 """Consistent cuts: where one epoch ends and the next begins.
 
-A cut is a number of events per process; cuts[k] is where epoch k ends. They are proposed where a corrected
-time, or failing times the fraction of each process's events, reaches a value; and then made consistent:
-an event that would precede its cause moves, with all that follows it on its process, to a later epoch,
-until no edge leads backwards. Each round looks at every edge once, in parallel; what reaches the driver is
-a table of processes x epochs. A message that goes backwards over few epochs is mended in few rounds. Every
-round but the last moves at least one cut back by an event, so it ends; a cycle ends too, with both its events
-in one epoch.
+A cut is a number of events per process; cuts[k] is where epoch k ends. Cuts are proposed where a corrected
+time reaches a value, or without times where a fraction of each process's events is reached. They are then
+made consistent: an event that would precede its cause moves, with all that follows it on its process, to a
+later epoch, until no edge leads backwards. Each round looks at every edge once, in parallel; what reaches the
+driver is a table of processes x epochs. A message that goes backwards over few epochs is mended in few
+rounds. Every round but the last moves at least one cut back by an event, so it ends; a cycle ends too, with
+both its events in one epoch.
 """
 
 import numpy as np
@@ -25,7 +25,8 @@ def by_share(counts: Ints, epochs: int) -> Ints:
 def by_time(process: Ints, seq: Ints, time: Ints, counts: Ints, epochs: int) -> Ints:
     """Cuts of about equal size at the same times everywhere, from a sample of the events with their times.
 
-    Between two events of the sample, events are taken to be evenly spaced; a clock that goes back, to stand.
+    Between two events of the sample, events are assumed to be evenly spaced; a clock that goes back is
+    treated as standing still.
     """
     order = np.lexsort((seq, process))
     process, seq, time = process[order], seq[order], time[order]
@@ -64,7 +65,7 @@ def epoch_of(cuts: Ints, process: Ints, seq: Ints) -> Ints:
 
 
 def backward(cuts: Ints, source: Ints, source_seq: Ints, target: Ints, target_seq: Ints) -> Ints:
-    """Cuts no larger than these, in which none of the edges that lead backwards here is cut wrongly.
+    """Cuts no larger than these, such that none of the given backward edges is cut wrongly.
 
     An edge from epoch a to an earlier epoch b: the cuts b, …, a - 1 must end before its target.
     """

@@ -1,4 +1,4 @@
-"""The files of edges that tasks read: with the processes of the whole computation in place of local ones."""
+"""The files of edges that tasks read; processes are numbered for the whole computation, not per file."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -37,7 +37,7 @@ class EdgeFile:
 
     @property
     def slot(self) -> Ints:
-        """Whether each of them is a slot."""
+        """Whether each edge is a slot."""
         return self._edges["slot"][self._whole]
 
     def addressed(self, where: Any = True) -> tuple[Ints, Ints, Ints]:
@@ -62,7 +62,7 @@ class EdgeFile:
         return source[timed], target[timed], sent[timed] - origin, gap[timed]
 
     def absent_causes(self) -> list[str]:
-        """Of every cause that is no event, the reason to quarantine it."""
+        """For every cause that is not an event, the reason to quarantine it."""
         return [
             f"{self._name(e, 'target')} names the cause {self._name(e, 'source')}, which is not in the trace"
             for e in np.flatnonzero(self._edges["cause"] & ~self._real).tolist()
@@ -75,7 +75,8 @@ class EdgeFile:
         return f"{process}#{_number(seq)}"
 
     def rows(self) -> dict[str, Ints] | None:
-        """What the split's events say beside edges: process, seq, time, timed, relevant; None if nothing."""
+        """What the split's events have besides edges: process, seq, time, timed, relevant; None if
+        nothing."""
         if "row_process" not in self._arrays:
             return None
         rows = {name.removeprefix("row_"): self._arrays[name] for name in self._arrays if "row_" in name}

@@ -27,12 +27,12 @@ from ...causality.skew import (
 from .edge_files import EdgeFile
 
 Scan = Callable[[Callable[[EdgeFile], Any]], list[Any]]
-"""Runs something over every file of edges, on tasks."""
+"""Runs a function over every file of edges, on tasks."""
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """The skew of each process, and the earliest time of any, from which drift is counted."""
+    """The skew of each process, and the earliest time of any process, from which drift is counted."""
 
     skew: Skew
     origin: int

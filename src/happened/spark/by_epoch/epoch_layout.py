@@ -1,4 +1,4 @@
-"""Large computations laid out by epoch: what each epoch's task will need, as arrays.
+"""Large computations laid out by epoch: the arrays that each epoch's task needs.
 
 In    the files of edges that one pass over the rows left (see matching), and what that pass told of each
       computation
@@ -39,7 +39,7 @@ from .matching import pack_names
 from .pair_traffic import Sums, leave_sums
 
 MOST_UNEVEN = 4
-"""If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
+"""If an epoch cut by time is this many times larger than requested, cuts by seq are tried."""
 
 CELLS_PER_EPOCH = 20_000_000
 """Events x processes of an epoch: 80 MB of vectors in a task."""
@@ -47,7 +47,8 @@ CELLS_PER_EPOCH = 20_000_000
 EPOCH_EVENTS = 200_000
 
 WIDE = MANY_PROCESSES
-"""With more processes, frontiers would be larger than epochs: blocks of columns are stamped by themselves."""
+"""With more processes than this, frontiers would be larger than epochs, so blocks of columns are stamped
+separately."""
 
 SUMMARY, FRONTIER = "summary", "frontier"
 """The files of an epoch's summary, and of the exact frontier that enters it once epochs are stamped."""
@@ -56,7 +57,7 @@ SHARES = {
     "edges": 5, "kept": 2, "entering": 2, "slots": 4, "addressed": 3, "relevant": 2, "times": 3,
     "logged": 3, "clocks": 4,
 }  # fmt: skip
-"""What an epoch is given, and the columns of each.
+"""The arrays of an epoch, and the columns of each.
 
 times    process, seq, time
 logged   process, seq of events with a logged clock, and whether it names a process there is not
@@ -98,7 +99,7 @@ class Found:
     samples: Samples = field(default_factory=lambda: Samples(*(np.empty(0, np.int64),) * 3))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks need: the samples stay with the driver."""
+        """What is pickled for tasks: the samples stay with the driver."""
         return self.__dict__ | {"samples": Samples(*(np.empty(0, np.int64),) * 3)}
 
     def open(self, path: AnyPath) -> EdgeFile:
@@ -107,21 +108,22 @@ class Found:
 
 @dataclass(frozen=True)
 class Layout:
-    """The directory that a computation is laid out in, and what of it is small enough for the driver."""
+    """The directory of a computation that is laid out, and the facts about it that are small enough for the
+    driver."""
 
     store: AnyPath
     computation: str
     names: tuple[str, ...]
     cuts: Ints  # epochs x processes
-    clocks: Clocks | None  # of a computation that has times
+    clocks: Clocks | None  # only for a computation that has times
     totals: dict[str, int]
-    pairs: list[Sums]  # of what passed between pairs of processes
+    pairs: list[Sums]  # one row for each pair of processes that exchanged messages
     all_relevant: bool
     logged: int
     casts: bool  # whether any message has several destinations
-    wide: bool = False  # whether blocks of columns are stamped by themselves
-    absent: list[AnyPath] = field(default_factory=list)  # files of causes that are not in the trace, by name
-    fates: list[AnyPath] = field(default_factory=list)  # files of what became of messages, if that is asked
+    wide: bool = False  # whether blocks of columns are stamped separately
+    absent: list[AnyPath] = field(default_factory=list)  # files of causes that are not in the trace
+    fates: list[AnyPath] = field(default_factory=list)  # files of the fates of messages, if asked for
 
     @property
     def epochs(self) -> int:
@@ -138,7 +140,7 @@ class Layout:
         return self.cuts[epoch - 1] if epoch else np.zeros(len(self.names), np.int64)
 
     def share(self, epoch: int) -> dict[str, Ints]:
-        """What was laid out for an epoch, an array for each of SHARES."""
+        """The arrays written for epoch k, one for each of SHARES."""
         return read_arrays(self.path("epoch", epoch))
 
     def path(self, what: str, epoch: int) -> AnyPath:
@@ -150,7 +152,7 @@ class Layout:
         return np.concatenate([np.empty((0, 3), np.int64), *parts])
 
     def epoch(self, k: int, edges: Ints) -> tuple[Epoch, Ints]:
-        """Epoch k, and its edges in the order of their targets (the last column is kept as it is)."""
+        """Epoch k, and its edges in the order of their targets (the last column is unchanged)."""
         n, start = len(self.names), self.starts(k)
         counts = self.cuts[k] - start
         process = np.repeat(np.arange(n), counts)
@@ -180,9 +182,9 @@ class Layout:
         share: dict[str, Ints] | None = None,
         lost: Ints | None = None,
     ) -> EpochView:
-        """Epoch k as questions see it; `share` and `lost` if they have been read already.
+        """Epoch k as questions see it; pass `share` and `lost` if they have been read already.
 
-        Of a wide computation, nobody has whole vectors.
+        For a wide computation the view has no whole vectors.
         """
         share = self.share(k) if share is None else share
         epoch, edges = self.epoch(k, share["edges"])
@@ -210,9 +212,9 @@ class Layout:
 def lay_out(
     spark: Runner, found: Sequence[Found], *, epoch_events: int | None = None
 ) -> list[Layout | TraceFault]:
-    """Lay out every computation in its directory, in epochs of about so many events each.
+    """Lay out every computation in its directory, in epochs of about `epoch_events` events each.
 
-    What turns out to be no computation is a TraceFault in its place.
+    A computation that turns out to be invalid is a TraceFault in the result.
     """
     jobs = [(of, path) for of in found for path in of.files]
     prepared = _prepare(spark, found, jobs, epoch_events)
@@ -224,10 +226,10 @@ def lay_out(
 
 @dataclass
 class _Plan:
-    """What is known of a computation before its epochs are."""
+    """What is known of a computation before it is cut into epochs."""
 
     clocks: Clocks | None
-    proposals: list[Ints]  # of cuts, the best first
+    proposals: list[Ints]  # proposed cuts, the best first
     per_epoch: int
     absent: list[AnyPath]
     absent_count: int
@@ -239,7 +241,7 @@ class _Plan:
 def _prepare(
     spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], epoch_events: int | None
 ) -> list[_Plan]:
-    """First scan of the edges: how far clocks disagree, and causes that are not there."""
+    """First scan of the edges: how far clocks disagree, and causes that are not in the trace."""
 
     def look(number: int) -> tuple[Any, ...]:
         of, path = jobs[number]
@@ -261,7 +263,7 @@ def _prepare(
             last = max((result[1] for result in mine), default=0)
             clocks = estimate(_scan(spark, of), least, of.names, of.earliest, last)
         absent = [left for _, _, left, count in mine if count]
-        # Marks, which walks of wide computations hold, are twice as large as entries of vectors.
+        # Marks, which the walks of wide computations hold, are twice as large as entries of vectors.
         width = 2 * WIDTH if len(of.names) > WIDE else max(len(of.names), 1)
         per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // width))
         proposals = _proposals(of, clocks, per_epoch)
@@ -275,13 +277,13 @@ def _scan(spark: Runner, of: Found) -> Callable[[Callable[[EdgeFile], Any]], lis
 
 
 def _proposals(of: Found, clocks: Clocks | None, per_epoch: int) -> list[Ints]:
-    """By corrected time, where every event has one; else by the share of each process."""
-    epochs = max(1, round(of.events / per_epoch))  # one that is hardly too large is not cut for that
+    """Cuts by corrected time, where every event has one; otherwise by the share of each process."""
+    epochs = max(1, round(of.events / per_epoch))  # a computation hardly too large is not cut
     proposals = [by_share(of.counts, epochs)]
     if epochs > 1 and clocks is not None and not of.untimed:
         corrected = of.samples.time - clocks.skew.offsets[of.samples.process]
         timed = by_time(of.samples.process, of.samples.seq, corrected, of.counts, epochs)
-        # One time far from all others (a clock that showed 1970) leaves all others in one epoch.
+        # One time far from all others (a clock that showed 1970) would put all other events into one epoch.
         proposals.insert(0 if largest(timed) <= MOST_UNEVEN * per_epoch else 1, timed)
     return proposals
 
@@ -294,7 +296,8 @@ def largest(cuts: Ints) -> int:
 def _make_consistent(
     spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], plans: list[_Plan]
 ) -> None:
-    """Second scan: what passed between pairs, and whether any edge leads backwards; again until none does."""
+    """Second scan: the traffic between pairs, and whether any edge leads backwards; repeated until none
+    does."""
     attempts: list[tuple[int, Ints]] = [(i, plan.proposals[0]) for i, plan in enumerate(plans)]
     results: dict[int, list[Ints]] = {i: [] for i in range(len(plans))}
     pairs_wanted = True
@@ -366,7 +369,7 @@ def _layout(of: Found, plan: _Plan) -> Layout:
 def _scatter(
     spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], layouts: list[Layout]
 ) -> dict[int, TraceFault]:
-    """Third scan: give every epoch its share, and summarise it; what is wrong with which computation."""
+    """Third scan: write the arrays of every epoch, and summarise it; returns the faults of computations."""
     base = np.concatenate([[0], np.cumsum([layout.epochs for layout in layouts])]).astype(int)
     first = {of.number: number for number, (of, _) in reversed([*enumerate(jobs)])}
 
@@ -374,7 +377,7 @@ def _scatter(
         of, path = jobs[number]
         layout = layouts[of.number]
         shares = _shares(of.open(path), layout, number)
-        if first[of.number] == number:  # every epoch is settled, whether anything leads into it or not
+        if first[of.number] == number:  # every epoch is settled, even one that no edge leads into
             shares = {k: shares.get(k, {}) for k in range(layout.epochs)}
         return Emitted(None, [(int(base[of.number]) + k, pickle.dumps(share)) for k, share in shares.items()])
 
@@ -399,7 +402,7 @@ def _scatter(
 
 
 def _shares(file: EdgeFile, layout: Layout, number: int) -> dict[int, dict[str, Ints]]:
-    """What a file of edges has for each epoch."""
+    """The edges of one file, for each epoch."""
     cuts = layout.cuts
     ends, slot = file.ends(), file.slot
     source, source_seq, target, target_seq = ends
@@ -473,7 +476,7 @@ def _by_epoch(columns: dict[str, tuple[Ints, ...]]) -> dict[int, dict[str, Ints]
 
 
 def _arrange(layout: Layout, k: int, epoch: Epoch, share: dict[str, Ints]) -> None:
-    """Leave the topological order of an epoch, and its summary."""
+    """Write the topological order of an epoch, and its summary."""
     entering = _entering(layout, k, share["entering"])
     a = arrange(epoch, entering)
     arrays: dict[str, Any] = {
@@ -487,7 +490,7 @@ def _arrange(layout: Layout, k: int, epoch: Epoch, share: dict[str, Ints]) -> No
 
 
 def _entering(layout: Layout, k: int, kept: Ints) -> Frontier:
-    """The frontier that enters epoch k, without its vectors; those of a wide computation have no columns."""
+    """The frontier that enters epoch k, without its vectors; that of a wide computation has no columns."""
     last = layout.starts(k)
     present = np.flatnonzero(last > 0)
     lasts = event_keys(present, last[present])

@@ -4,7 +4,7 @@ In    what the pass over the rows found of each; the questions
 Out   their parts of the questions' tables, and of quarantine, under `folder`
 Cost  see epoch_layout, stamping, walks; every phase is one job for all of them together
 
-What turns out not to be a computation is quarantined with the reason and leaves no part in any other table.
+A computation that turns out to be invalid is quarantined with the reason and has rows in no other table.
 """
 
 from collections import Counter
@@ -13,7 +13,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from ...causality.questions import QUARANTINE, Question
+from ...causality.questions import Question
+from ...trace.schema import QUARANTINE
 from ...trace.store import AnyPath
 from ..announcing import Progress
 from ..phases import Phases

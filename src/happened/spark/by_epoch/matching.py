@@ -7,12 +7,12 @@ Cost  a split is matched by itself; what crosses splits is shuffled: sends that 
       deliveries whose send is elsewhere, and a number for each send, to see that none is repeated
 
 A trace written as it happened has few messages between splits; one file per process has nothing but. A
-delivery that nobody waits for (never sent, astray, or doubled across splits) shows that splits must not
-settle anything by themselves: then everything is shuffled, and the answer is exact whatever the trace.
+delivery that matches no waiting send (never sent, sent to others, or delivered twice across splits) shows
+that splits cannot settle their messages alone: then everything is shuffled, and the answer is exact for any
+trace.
 
-Slots and misdeliveries carry an edge, unless the message was sent unordered; so does every recorded cause.
-Deliveries are `deliver` rows, or
-`receive` rows where the computation records no deliveries at all.
+Slots and misdeliveries are edges, unless the message was sent unordered; so is every recorded cause.
+Deliveries are `deliver` rows, or `receive` rows where the computation records no deliveries at all.
 """
 
 import json
@@ -41,8 +41,8 @@ never reached: a slot, but no edge. `sent` and `gap` count where both ends are t
 delivery at a destination; `cause` an edge that the trace recorded as such."""
 
 UNNAMED, UNNAMED_SEQ = "\0", -(2**63)
-"""In place of what a cause does not say. No event has a number below 1; a process may well have this name, so
-that the number of a cause without a process is counted from UNNAMED_SEQ."""
+"""Stand for a process or a number that a cause lacks. No event has a number below 1, but a process may have
+this name, so the number of a cause without a process is counted from UNNAMED_SEQ."""
 
 SENDS = pa.schema(
     [
@@ -67,7 +67,7 @@ FATES = pa.schema(
         ("addressed", pa.bool_()),
     ]
 )
-"""What became of a message at a process that it was addressed to or delivered at; null what is not there."""
+"""What became of a message at a process that it was addressed to or delivered at; missing values are null."""
 
 ARRIVALS = pa.schema(
     [
@@ -85,7 +85,7 @@ def edge_arrays(names: list[str], **columns: Ints) -> Arrays:
 
 
 def pack_names(names: list[str]) -> Ints:
-    """Names as an array of bytes: arrays of strings would lose what some names end with."""
+    """Names as an array of bytes; a numpy array of strings would drop trailing null characters."""
     return np.frombuffer(json.dumps(names).encode(), np.uint8)
 
 
@@ -131,7 +131,8 @@ class Part:
         self.casts = bool(casts[self._message[self._ordered]].any())
 
     def match(self) -> tuple[Arrays, "Unmatched", Counter[str], pa.Table]:
-        """The edges among these rows; what has an end elsewhere; of what is settled, the totals and FATES."""
+        """The edges among these rows; the messages with an end in another split; the totals and FATES of the
+        rest."""
         n = len(self.names)
         send_of = np.full(len(self._messages), -1, np.int64)
         send_of[self._message[self._sends]] = self._sends
@@ -176,7 +177,7 @@ class Part:
         return End(self.names, self.process[rows], self.seq[rows], self.time[rows], self.timed[rows])
 
     def unmatched(self) -> tuple[Arrays, "Unmatched", Counter[str]]:
-        """The edges of causes alone; everything else is left to be settled."""
+        """The edges of causes alone; all messages are left to be settled."""
         arrivals = self._arrival_table(*self._first_deliveries(len(self.names)))
         nothing = np.empty(0, np.uint64)
         unsettled = Unmatched(self._send_table(self._sends), self._slot_table(self._slots), arrivals, nothing)
@@ -246,7 +247,7 @@ class Part:
 
 
 class End(NamedTuple):
-    """One end of messages: a process and a seq, and a time if it is timed."""
+    """One end of some messages: a process and a seq, and a time if it is timed."""
 
     names: list[str]
     process: Ints
@@ -287,7 +288,7 @@ def _dictionary(names: list[str], codes: Ints, known: Ints) -> pa.DictionaryArra
 
 @dataclass(frozen=True)
 class Unmatched:
-    """What a split leaves to be settled with others: tables, and the hashes of all messages it sent."""
+    """What a split leaves to be settled with other splits: tables, and the hashes of all messages it sent."""
 
     sends: pa.Table
     slots: pa.Table
@@ -295,7 +296,7 @@ class Unmatched:
     sent: Ints
 
     def by_bucket(self, buckets: int) -> Iterator[tuple[int, bytes]]:
-        """Every message goes to the bucket that its name says."""
+        """Give every message to the bucket of its name."""
         tables = [_cut(table, buckets) for table in (self.sends, self.slots, self.arrivals)]
         order = np.argsort(self.sent % np.uint64(buckets), kind="stable")
         sent = self.sent[order]
@@ -319,8 +320,8 @@ def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
 
 @dataclass(frozen=True)
 class Settled:
-    """`doubtful`: a delivery that nobody waits for, or two sends whose names may be one. Then the edges do
-    not count, and all of the computation's messages are to be settled here."""
+    """`doubtful`: a delivery that matches no waiting send, or two sends that may have the same name. Then the
+    edges are discarded, and all messages of the computation must be settled here."""
 
     edges: Arrays
     totals: Counter[str]
@@ -331,7 +332,7 @@ class Settled:
 def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
     """Match the messages of a bucket.
 
-    everything  whether all of them are here, and not only those that splits could not settle
+    everything  whether all messages are here, and not only those that splits could not settle
     """
     parts = [pickle.loads(blob) for blob in blobs]
     sends, slots, arrivals = (
@@ -414,5 +415,5 @@ def _one_send_each(sent: Ints, messages: list[str]) -> None:
     if (times > 1).any():
         at = int(np.argmax(times > 1))
         raise TraceFormatError(
-            f"{messages[at]!r} has been sent {times[at]} times; give each send its own name", field="message"
+            f"{messages[at]!r} has been sent {times[at]} times; each send needs its own name", field="message"
         )

@@ -53,7 +53,7 @@ def message_rows(layout: Layout, fates: pa.Table) -> pa.Table:
 
 
 def _corrected(layout: Layout, process: pa.ChunkedArray, time: pa.ChunkedArray) -> pa.Array:
-    """What a right clock would have shown; null where there is no time."""
+    """The corrected time; null where there is no time."""
     if layout.clocks is None:
         return pa.nulls(len(time), pa.int64())
     names = pa.array(layout.names, pa.string())

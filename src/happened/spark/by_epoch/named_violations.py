@@ -6,8 +6,9 @@ Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each come with
       two sends
 Cost  where there are any: a scan of the splits for the names of the messages; see causal_paths
 
-Findings want the messages sent at some events, by the epochs of those; a split has events of few epochs, and
-findings of an epoch are about messages of few, so that a task looks at little of what is wanted or found.
+To name a finding, the messages sent at some events are needed, looked up by the epochs of these events. A
+split has events of few epochs, and the findings of an epoch are about messages of few epochs, so each task
+reads only a few files.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ WANTED, NAMED = "wanted", "named"
 Columns = dict[str, Ints]
 Row = tuple[int, ...]
 Told = tuple[int, Row]
-"""Whether a finding is one in FIFO order, and the finding."""
+"""Whether a finding violates FIFO order, and the finding."""
 Build = Callable[[Layout, Columns, list[pa.Array], pa.Array], pa.Table]
 
 
@@ -90,7 +91,7 @@ class FindingKind(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What was found of a kind in one computation: files that have some, and the first of all."""
+    """The findings of one kind in one computation: the files that have some, and the first finding of all."""
 
     of: Laid
     kind: FindingKind
@@ -99,7 +100,7 @@ class Findings(NamedTuple):
 
 
 def want(layout: Layout, kind: FindingKind, columns: Columns, part: str) -> None:
-    """Say whose messages are to be looked for, for these findings."""
+    """Write down the messages that these findings need."""
     process, seq = (
         np.concatenate([columns[f"{role}_{what}"] for role in kind.ends]) for what in ("p", "sent")
     )
@@ -111,7 +112,7 @@ def want(layout: Layout, kind: FindingKind, columns: Columns, part: str) -> None
 
 
 def first_early(layout: Layout, epoch: int, answers: Answers) -> tuple[int, list[Told]]:
-    """How many early deliveries an epoch keeps, and the first of them."""
+    """How many early deliveries an epoch has, and the first of them."""
     kept = answers.kept.get(EARLY.kept)
     if kept is None:
         return 0, []
@@ -121,7 +122,7 @@ def first_early(layout: Layout, epoch: int, answers: Answers) -> tuple[int, list
 
 
 def early(of: Laid, told: list[tuple[int, list[Told]]]) -> Findings:
-    """The early deliveries of a computation, from what `first_early` told of its epochs."""
+    """The early deliveries of a computation, from the results of `first_early` for its epochs."""
     files = [of.layout.store / EARLY.kept / f"{k:06d}.parquet" for k in range(len(told))]
     some = [file for file, (count, _) in zip(files, told, strict=True) if count]
     first = sorted((row, fifo) for _, rows in told for fifo, row in rows)
@@ -197,7 +198,7 @@ def name_all(
 
 
 def _paths(kind: FindingKind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
-    """The path of each finding that has one: few do, of very many."""
+    """The path of each finding that has one; only the first few findings do."""
     maybe = np.ones(len(columns[kind.key[0]]), bool)
     for place, name in enumerate(kind.key):
         maybe &= np.isin(columns[name], [key[place] for key in shown])
@@ -216,8 +217,8 @@ def _told(event: Event) -> dict[str, Any]:
 
 
 def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, dict[Step, Event]]:
-    """Look in the splits for the events at these steps, which come back, and for the messages that are
-    wanted, which go to the layout's store."""
+    """Look in the splits for the events at these steps, which are returned, and for the wanted messages,
+    which are written to the layout's store."""
     wanted = []
     for laid, of in steps:
         every = np.array(sorted(of), np.int64).reshape(-1, 2)
@@ -250,7 +251,7 @@ def _events(layout: Layout, split: Split) -> tuple[Ints, pa.Table]:
     table = split.read_all(["computation", "process", "seq", "kind", "message"]).events
     names = pa.array(layout.names, pa.string())
     process = pc.index_in(table["process"], value_set=names)
-    # Rows that are no events have been put aside already, and none of theirs is looked for.
+    # Rows that are not events have been quarantined already, and none of them is looked for.
     mine = pc.and_(pc.equal(table["computation"], layout.computation), pc.is_valid(process))
     mine = pc.and_(mine, pc.fill_null(pc.greater(table["seq"], 0), False))
     table, process = table.filter(mine), process.filter(mine)
@@ -258,7 +259,7 @@ def _events(layout: Layout, split: Split) -> tuple[Ints, pa.Table]:
 
 
 def _find_wanted(layout: Layout, number: int, keys: Ints, rows: pa.Table) -> None:
-    """Leave the messages that are wanted of a split's events, by the epochs these are in."""
+    """Write the wanted messages of a split's events, by the epochs of these events."""
     sends = np.flatnonzero(pc.fill_null(pc.equal(rows["kind"], "send"), False).to_numpy())
     epoch = epoch_of(layout.cuts, *split_keys(keys[sends]))
     for k in np.unique(epoch).tolist():
@@ -295,7 +296,7 @@ def _columns(table: pa.Table) -> Columns:
 
 
 def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa.Array) -> pa.Table:
-    # A delivery that violates FIFO order violates causal order too, and is told of twice.
+    # A delivery that violates FIFO order violates causal order too, and is reported under both.
     rows = np.repeat(np.arange(len(paths)), 1 + of["fifo"])
     also = np.append(np.diff(rows), 1) == 0
     overtaken, early = (column.take(pa.array(rows)) for column in messages)

@@ -1,6 +1,7 @@
 """Whether the events of each process are numbered 1, 2, … without gaps, over all splits.
 
-A split tells the runs of consecutive numbers it has of each process: one, in a trace written as it happened.
+A split reports the runs of consecutive numbers it has of each process: one run, in a trace written as it
+happened.
 """
 
 import pickle
@@ -32,7 +33,7 @@ def runs(process: Ints, seq: Ints) -> tuple[Ints, Ints, Ints]:
 def runs_by_bucket(
     names: Sequence[str], process: Ints, seq: Ints, others: Ints, buckets: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Every process goes to the bucket that its name says; `others` are processes that may have no event."""
+    """Give every process to the bucket of its name; `others` are processes that may have no event."""
     of, first, length = runs(process, seq)
     present = np.union1d(of, others)
     bucket_of = {p: zlib.crc32(names[p].encode()) % buckets for p in present.tolist()}
@@ -67,7 +68,7 @@ def _chain(name: str, first: Ints, length: Ints) -> Chain:
 
 
 def fault_of(chains: Sequence[Chain], computation: str) -> TraceFault | None:
-    """What is wrong with the numbers of a computation's events, of repeated ones first."""
+    """What is wrong with the numbers of a computation's events; repeated numbers are reported first."""
     repeated = [chain for chain in chains if chain.events > chain.distinct]
     for chain in repeated or chains:
         if not chain.events == chain.last == chain.distinct:

@@ -24,8 +24,8 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Sums(NamedTuple):
-    """Where the sums of a file of edges are, of how many pairs, and its messages that arrive before they are
-    sent, by the times given and by corrected ones."""
+    """Where the sums of a file of edges are, for how many pairs, and how many of its messages arrive before
+    they are sent, by recorded and by corrected times."""
 
     path: AnyPath
     pairs: int
@@ -53,7 +53,7 @@ def leave_sums(store: AnyPath, number: int, file: EdgeFile, clocks: Clocks | Non
 
 
 def parts_of(sums: list[Sums]) -> int:
-    """In how many parts these are added up."""
+    """The number of parts that these sums are added up in."""
     return 1 + sum(each.pairs for each in sums) // PAIRS_PER_TASK
 
 

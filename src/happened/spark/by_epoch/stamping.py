@@ -1,4 +1,4 @@
-"""Exact vector timestamps of large computations, and what is asked of stamped epochs.
+"""Exact vector timestamps of large computations, and the answers of questions that need them.
 
 In    Layouts, whose epochs are summarised; the questions that need stamped epochs, and steps that do
 Out   their tables as parts under `out`; what they keep for later, as parts under the layout's store
@@ -23,12 +23,13 @@ from ..tasks import Runner, on_tasks
 from .epoch_layout import FRONTIER, SUMMARY, Layout, load, save
 
 EPOCHS_PER_GROUP = 32
-"""At the least: the scan goes through the epochs of a group, and through the groups, one after the other."""
+"""At least this many: the scan goes through the epochs of a group, and then through the groups, one after the
+other."""
 
 
 @dataclass(frozen=True)
 class EpochDone:
-    """An epoch for which the questions have answered, for steps."""
+    """An epoch with the questions' answers for it, as steps see it."""
 
     layout: Layout
     share: dict[str, Ints]
@@ -36,7 +37,7 @@ class EpochDone:
 
 
 EpochStep = Callable[[EpochDone, Answers], Any]
-"""What a step tells of an epoch; it adds to the answers, and what it returns is small."""
+"""The result of a step for one epoch; it adds to the answers, and returns something small."""
 
 
 def stamp(
@@ -48,8 +49,8 @@ def stamp(
     steps: Mapping[str, EpochStep] | None = None,
     tell: Callable[[int], object] | None = None,
 ) -> tuple[Counter[str], list[dict[str, list[Any]]]]:
-    """Stamp every epoch and let the questions answer for it; their totals, and per layout what each step told
-    of its epochs, in their order."""
+    """Stamp every epoch and let the questions answer for it; returns their totals, and per layout the results
+    of each step for its epochs, in their order."""
     scan(spark, layouts)
     items = [(i, k) for i, layout in enumerate(layouts) for k in range(layout.epochs)]
     steps = steps or {}
@@ -76,7 +77,8 @@ def add_up(
     items: Sequence[tuple[int, int]],
     results: Sequence[tuple[Counter[str], dict[str, Any]]],
 ) -> tuple[Counter[str], list[dict[str, list[Any]]]]:
-    """The totals, and per layout what each step told of its epochs, from those of single epochs."""
+    """The totals, and per layout the results of each step for its epochs, merged from those of single
+    epochs."""
     totals: Counter[str] = Counter()
     told: list[dict[str, list[Any]]] = [{} for _ in layouts]
     for (i, _), (counted, said) in zip(items, results, strict=True):
@@ -87,7 +89,7 @@ def add_up(
 
 
 def scan(spark: Runner, layouts: Sequence[Layout]) -> None:
-    """Leave the exact frontier that enters each epoch.
+    """Write the exact frontier that enters each epoch.
 
     Completing one summary by another composes them (`complete` is associative). So tasks compose those of a
     group of epochs; another goes through the groups; and then each group's epochs get their frontiers.
@@ -129,7 +131,8 @@ def _groups(epochs: int) -> list[range]:
 
 
 def write_answers(layout: Layout, out: AnyPath, answers: Answers, part: str) -> None:
-    """Tables under `out`, by parts that are named after the layout; what is kept, in its store."""
+    """Tables go under `out`, in parts that are named after the layout; what is kept for later goes into its
+    store."""
     for name, table in answers.filled():
         write_part(out / name, f"{layout.store.name}-{part}", table)
     for name, table in answers.kept.items():

@@ -1,7 +1,7 @@
 """What a question needs of computations cut into epochs beyond its own answers for epochs and walks.
 
-A question says for itself what its answers are for whole computations, for stamped epochs and for walks over
-the epochs. What else it needs (names of events, times, a judgement over all epochs at once) is a Step here,
+A question itself has the answers for whole computations, for stamped epochs and for walks over the epochs.
+Anything else it needs (names of events, times, a judgement over all epochs at once) is a Step here,
 registered by the question's name in STEPS. Most questions need none.
 """
 
@@ -30,7 +30,8 @@ from .tracker_faults import verify_trackers
 
 
 class Step(NamedTuple):
-    """finish   is given every computation, and what `epoch` told of its epochs, in their order; its totals"""
+    """finish gets every computation, and the results of `epoch` for its epochs, in their order; returns
+    totals"""
 
     finish: Callable[[Runner, Sequence[Laid], Sequence[list[Any]]], Counter[str]]
     epoch: EpochStep | None = None
@@ -64,7 +65,7 @@ def finish_clocks(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> C
 
 
 def want_stamps(of: EpochDone, answers: Answers) -> None:
-    """Epochs are stamped for steps that look at them: this one needs no more than that."""
+    """A step that only asks for the epochs to be stamped."""
 
 
 class Backwards(NamedTuple):
@@ -146,7 +147,7 @@ def tell_messages(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> C
 
 
 def check_answerable(questions: Iterable[Question]) -> None:
-    """Refuse a question that would say nothing of computations cut into epochs."""
+    """Raise if a question has no answer for computations cut into epochs."""
     for question in questions:
         kind = type(question)
         has_fold = kind.fold is not Question.fold

@@ -1,11 +1,12 @@
-"""What trackers told of the events of large computations, against what follows from their events.
+"""Checks the timestamps that trackers recorded in large computations against those that follow from the
+events.
 
 In    stamped epochs, and the rows of the trace that hold them
 Out   rows of TRACKERS (causality.questions.verify_trackers)
 Cost  one scan of the attributes, where events are marked relevant; each epoch that has numbered events is
       stamped once more; then a task for each computation, with a vector for each of its numbered events
 
-Of computations that are wide nobody has whole vectors: their numbered events are counted as not judged.
+Wide computations have no whole vectors: their numbered events are counted as not judged.
 """
 
 from collections import Counter

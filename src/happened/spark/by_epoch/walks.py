@@ -6,9 +6,9 @@ Cost  each walk is one task, its memory one epoch and one frontier; all side by 
       into columns (causality.questions.ColumnFold) is several, if there are many columns; then one task per
       epoch tells what they saw together
 
-The states of such walks compose only through n² numbers per row (see causality.units), more than the events
-they would save going through twice; so they go through once, in order. Layouts that are wide are stamped by
-such walks too.
+The states of such walks compose only through n² numbers per row (see causality.units), which costs more than
+going through the events twice; so a walk goes through the epochs once, in order. Layouts that are wide are
+stamped by such walks too.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from .stamping import EpochDone, EpochStep, add_up, write_answers
 
 
 class InBlocks(NamedTuple):
-    """A walk of a layout that is made by blocks of columns, and the number of it among the layout's walks."""
+    """A walk over a layout that is made by blocks of columns, and its number among the layout's walks."""
 
     layout: int
     number: int
@@ -42,7 +42,7 @@ def walk(
     timestamps: str,
     steps: Mapping[str, EpochStep] | None = None,
 ) -> tuple[Counter[str], list[dict[str, list[Any]]]]:
-    """The totals, and per layout what each step told of its epochs: of those that are wide."""
+    """The totals, and per wide layout the results of each step for its epochs."""
     steps = steps or {}
     tasks: list[Callable[[], Counter[str]]] = []
     in_blocks: list[InBlocks] = []
@@ -88,8 +88,9 @@ def _folds(questions: Sequence[Question], timestamps: str, layout: Layout) -> li
         for question in of_stamps:
             if not question.sees_columns:
                 raise CausalityError(
-                    f"the question {question.name!r} looks at whole vectors, and nobody has those of "
-                    f"{layout.computation!r}, which has {processes:,} processes: give it `look` and `tell`"
+                    f"the question {question.name!r} needs whole vectors, which {layout.computation!r} "
+                    f"with its {processes:,} processes is too wide for: give the question `look` and "
+                    "`tell`"
                 )
         folds.append(ColumnStamps(processes, of_stamps))
     return folds

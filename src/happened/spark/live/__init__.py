@@ -1,4 +1,4 @@
-"""Traces as they are being written: the questions of stamps, predecessors and order, batch by batch.
+"""Traces that are still being written: stamps, predecessors and order violations, batch by batch.
 
 trace_tail     what is new in a directory since last time: parts that appeared, lines that were added
 packed_events  events as bytes, by bucket of computations
@@ -7,7 +7,7 @@ bucket         some of the computations, and what is kept of them between batche
 live_operator  buckets as state of Spark Structured Streaming
 state_store    RocksDB
 frames         `hs.stream`: streaming frames in and out
-live_parts     tasks that write tables
+live_parts     what the operator gives out: bytes, or the names of parts that its tasks wrote
 live_job       `happened stream`: a directory of tables, with a manifest for each batch
 
 `causality.live_union` is what happens to a batch of small computations, `causality.live` to a large one's.

@@ -1,4 +1,4 @@
-"""The computations of one bucket of a stream, and what is kept of them between batches.
+"""One bucket of a stream: a share of its computations, and their state between batches.
 
 In     the rows of a batch that belong to the bucket; a store of numbered pages, which Spark keeps in RocksDB
 Out    Answers of what can be said now; after `retire` of silence a computation is finished and forgotten
@@ -11,10 +11,10 @@ Cost   of a batch: the pages of the computations that got rows, and the head
 
 A computation that gets rows moves to a new page, in the generation of now; its rows in the old page are
 garbage, and a page that all have left is removed. When a generation is due, the computations whose page is in
-it have been silent for `retire`: they are finished, and the pages are removed. Of computations with nothing
-held and nothing undelivered there is nothing to say then, and their pages are not even read.
+it have been silent for `retire`: they are finished, and the pages are removed. A computation with nothing
+held and nothing undelivered has no final results, so its pages are not even read.
 
-Two computations of one hash share an index entry, live and end together, and are told apart by their names.
+Two computations with the same hash share an index entry and end together; their names tell them apart.
 """
 
 import pickle
@@ -30,25 +30,26 @@ from ...causality.linearization import Ints
 from ...causality.live import LiveComputation, Rules
 from ...causality.live_union import HELD, KEPT, PROCESSES, QUESTIONS, advance
 from ...causality.names import encode_names, hashes
-from ...causality.questions import QUARANTINE, Answers
+from ...causality.questions import Answers
 from ...core.errors import TraceFormatError
+from ...trace.schema import QUARANTINE
 from ..tasks import pack_table, unpack_table
 
 PAGE_ROWS = 256
-"""Rows of small computations in a page, about: read and written as one."""
+"""The approximate number of rows in a page of small computations, which is read and written as one."""
 
 LARGE = 2048
-"""Events of a computation from which it is computed incrementally, as looking at all of it again in each
-batch costs more then."""
+"""A computation with more events than this is computed incrementally: recomputing all of it in each batch
+would cost more."""
 
 STEPS = 16
-"""Generations in a period of `retire`: silence is measured this finely."""
+"""Generations in a period of `retire`: the resolution at which silence is measured."""
 
 SMALL_PAGE, LARGE_PAGE = b"S", b"L"
 
 
 class Store(Protocol):
-    """What Spark keeps for a bucket."""
+    """The store that Spark keeps for a bucket."""
 
     def read(self, page: int) -> bytes: ...
     def write(self, page: int, data: bytes) -> None: ...
@@ -66,7 +67,7 @@ class Generation(NamedTuple):
 
 @dataclass
 class BucketHead:
-    """What is kept of a bucket besides pages. Hashes are in increasing order."""
+    """The state of a bucket besides its pages. Hashes are in increasing order."""
 
     batches: int = 0
     pages: int = 0
@@ -81,7 +82,7 @@ class BucketHead:
 
     @property
     def due(self) -> int | None:
-        """When the first generation is."""
+        """When the first generation is due."""
         return self.generations[0].due if self.generations else None
 
     def find(self, wanted: Ints) -> Ints:
@@ -92,7 +93,7 @@ class BucketHead:
         return np.where(self.hashes[at] == wanted, at, -1)
 
     def put(self, moved: Ints, page: Ints, is_open: Ints) -> None:
-        """Say in which pages these computations are now."""
+        """Record the pages in which these computations are now."""
         at = self.find(moved)
         known = at >= 0
         self.page[at[known]], self.is_open[at[known]] = page[known], is_open[known]
@@ -109,7 +110,7 @@ class BucketHead:
 
 @dataclass
 class GivenUp:
-    """Instead of a large computation of which nothing more can be said."""
+    """Replaces a large computation that has no more results."""
 
     name: str
 
@@ -123,10 +124,10 @@ class Bucket:
         self._store, self._rules, self._questions = store, rules, questions
         self.head: BucketHead = BucketHead() if head is None else pickle.loads(head)
         self._size = 0 if head is None else len(head)
-        self._sizes: dict[int, int] = {}  # of the pages that were read
+        self._sizes: dict[int, int] = {}  # pages that have been read
 
     def arrive(self, rows: pa.Table, now: int) -> Answers:
-        """Take rows of EVENTS, and say what can be said."""
+        """Take rows of EVENTS, and return the results so far."""
         named = hashes(encode_names(rows["computation"])[1])
         answers, kept, larges = Answers(), [KEPT.empty_table()], dict[str, LiveComputation | GivenUp]()
         at = self.head.find(named)
@@ -159,7 +160,7 @@ class Bucket:
         return answers
 
     def knows(self, computations: pa.ChunkedArray) -> pa.Array:
-        """Whether something is kept of each of these computations."""
+        """Whether the bucket has state for each of these computations."""
         codes, names = encode_names(computations)
         return pa.array((self.head.find(hashes(names)) >= 0)[codes])
 
@@ -171,19 +172,20 @@ class Bucket:
         return answers
 
     def end(self, now: int) -> Answers:
-        """Nothing more comes: finish everything."""
+        """The input has ended: finish everything."""
         due = max((generation.due for generation in self.head.generations), default=now)
         return self.expire(max(due, now))
 
     def close(self, answers: Answers) -> bytes | None:
-        """The head to keep, None if nothing is; the change of the state's size goes to the answers."""
+        """The head to keep, None if there is nothing to keep; the change of the state's size goes to the
+        answers."""
         head = self.head.pack() if self.head.generations else None
         answers.totals["state_bytes"] += (0 if head is None else len(head)) - self._size
         return head
 
     def _read(self, places: Ints) -> "Iterator[pa.Table | LiveComputation | GivenUp]":
-        """What is kept of the computations at these places of the index: tables of small ones, and each
-        large one. Their rows in pages that they have left do not count."""
+        """The state of the computations at these places of the index: tables of small ones, and each large
+        one. Rows in pages that a computation has left do not count."""
         pages = self.head.page[places]
         for page in np.unique(pages).tolist():
             data = self._store.read(page)
@@ -199,7 +201,7 @@ class Bucket:
     def _grow(
         self, old: pa.Table, rows: pa.Table, now: int, larges: "dict[str, LiveComputation | GivenUp]"
     ) -> None:
-        """Make large computations of those that become too large with these rows."""
+        """Convert the computations that become too large with these rows into large ones."""
         if old.num_rows + rows.num_rows <= LARGE:
             return
         both = pa.chunked_array([*old["computation"].chunks, *rows["computation"].chunks])
@@ -238,7 +240,7 @@ class Bucket:
         return live
 
     def _write(self, moved: Sequence[tuple[Ints, bytes, Ints]], now: int, answers: Answers) -> None:
-        """Write pages, put their computations into the index, and the pages into the generation of now."""
+        """Write pages, put their computations into the index, and the pages into the current generation."""
         if not moved:
             return
         head, first = self.head, self.head.pages
@@ -294,7 +296,7 @@ class Bucket:
 
 
 def _live(name: str, kept: pa.Table, rules: Rules, now: int) -> LiveComputation:
-    """The computation that has said what was said of these rows."""
+    """The computation that gave the results for these rows."""
     known: dict[str, int] = {}
     for row in kept.filter(pc.not_equal(kept["told"], HELD)).to_pylist():
         for process in (row["process"], *(row["to"] or ())):
@@ -306,7 +308,8 @@ def _live(name: str, kept: pa.Table, rules: Rules, now: int) -> LiveComputation:
 
 
 def _paged(kept: pa.Table, is_open: pa.Array) -> Iterator[tuple[Ints, bytes, Ints]]:
-    """Pages of about PAGE_ROWS rows, cut between computations: hashes, bytes, and who is open."""
+    """Pages of about PAGE_ROWS rows, cut between computations: hashes, bytes, and which computations are
+    open."""
     codes, names = encode_names(kept["computation"])
     begins = np.flatnonzero(np.diff(codes, prepend=-1))  # rows are by computation
     named, flags = hashes(names), pc.is_in(names, value_set=is_open).to_numpy(zero_copy_only=False)

@@ -4,9 +4,9 @@
     answers.violations.writeStream.format("delta").option("checkpointLocation", "c1").toTable("early")
     answers.to_tables("s3://answers", checkpoint="c2").start()          # or all tables, in one query
 
-Each frame is a query of its own when it is written, with its own checkpoint and state, and answers only what
-its table needs. `to_tables` answers all questions in one query. What Spark's sinks promise holds: a sink that
-is idempotent by batch, as files, Delta and Kafka's transactions are, has each row once.
+Each frame is a query of its own when it is written, with its own checkpoint and state, and computes only what
+its table needs. `to_tables` answers all questions in one query. Spark's guarantees for sinks hold: an
+idempotent sink (files, Delta, Kafka with transactions) has each row once.
 """
 
 from collections.abc import Sequence
@@ -50,13 +50,13 @@ class Stream:
 
     @property
     def answers(self) -> DataFrame:
-        """All tables in one frame of (table, rows), rows being packed; `rows_of` unpacks one of them."""
+        """All tables in one frame of (table, rows), with the rows packed; `rows_of` unpacks one of them."""
         return self._answered(self._questions)
 
     def table(self, name: str) -> DataFrame:
         if name not in self._tables:
             raise CausalityError(f"{name!r} is no table of this stream; it has {', '.join(self._tables)}")
-        # Those that every stream has are about all questions.
+        # The tables that every stream has are about all questions.
         asked = [each for each in self._questions if name in OF_QUESTION[each]] or self._questions
         return rows_of(self._answered(asked), name)
 
@@ -78,11 +78,11 @@ class Stream:
         names, root = self.tables, where.rstrip("/")
 
         def write(batch: DataFrame, number: int) -> None:
-            kept = batch.persist()  # the state must not be gone through once for each table
+            kept = batch.persist()  # the state must not be computed once for each table
             try:
                 filled = {row["table"] for row in kept.select("table").distinct().collect()}
                 for name in names:
-                    if name in filled or number == 0:  # the first makes the table
+                    if name in filled or number == 0:  # the first batch creates the table
                         part = f"{root}/{name}/batch={number}"
                         rows_of(kept, name).write.mode("overwrite").format(format).save(part)
             finally:
@@ -105,7 +105,7 @@ def stream(
     relevant_only: bool = False,
     buckets: int | None = None,
 ) -> Stream:
-    """Answer questions about the events of a streaming frame while they come.
+    """Answer questions about the events of a streaming frame as they arrive.
 
     columns        what the trace's columns are called in it, as of `analyze`
     questions      of stamp, predecessors and order; all of them if None

@@ -30,18 +30,18 @@ from ...trace.store import AnyPath, matching
 from ..session import supply
 from ..versions import require
 from .live_operator import answered, buckets_of
-from .live_parts import WRITTEN, write_parts
+from .live_parts import AsParts
 from .trace_source import TraceSource
 from .trace_tail import TraceTail
 
 FORMAT = 1
-"""Of manifests, and of what the checkpoint keeps."""
+"""The version of manifests, and of the state in the checkpoint."""
 
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class Progress(NamedTuple):
-    """Of one batch, and so far."""
+    """Totals of one batch, and totals so far."""
 
     batch: int
     events: int
@@ -65,7 +65,7 @@ class Manifests:
     """The manifests of a directory that a stream fills."""
 
     def __init__(self, out: AnyPath, about: dict[str, Any]) -> None:
-        """`about` is what a run that goes on must have in common with the one before."""
+        """`about` has what a resumed run must have in common with the one before."""
         self._out, self._about = out, about
         self.last, self.totals, self.is_finished = -1, Counter[str](), False
         manifest = last_manifest(out)
@@ -74,7 +74,7 @@ class Manifests:
         if manifest["format"] != FORMAT:
             raise CausalityError(
                 f"{out} was written by version {manifest['version']}, whose state this version cannot "
-                "go on with: name another directory and checkpoint"
+                "resume: name another directory and checkpoint"
             )
         self.last, self.is_finished = manifest["batch"], manifest["finished"]
         self.totals.update(manifest["totals"])
@@ -143,9 +143,13 @@ def follow(
         about["buckets"] = buckets = before["about"]["buckets"]
     commits = Manifests(out, about)
     if commits.is_finished:
-        raise CausalityError(f"{out} has the tables of a trace that was told to its end; name another")
-    answers = answered(_packed(spark, trace, buckets, most_bytes, ended=once), rules, questions)
-    writer = answers.writeStream.foreachBatch(_Writer(out, about)).option("checkpointLocation", checkpoint)
+        raise CausalityError(
+            f"{out} has the final tables of a trace that has ended, and cannot be "
+            "resumed; name another directory"
+        )
+    rows = _packed(spark, trace, buckets, most_bytes, ended=once)
+    written = answered(rows, rules, questions, outlet=AsParts(out))
+    writer = written.writeStream.foreachBatch(_Writer(out, about)).option("checkpointLocation", checkpoint)
     with _with_batches_for_timers(spark, not once):
         if once:
             return writer.trigger(availableNow=True).start()
@@ -160,7 +164,7 @@ def _packed(
     spark.dataSource.register(TraceSource)
     reader = spark.readStream.format("happened").option("buckets", buckets).option("ended", str(ended))
     if most_bytes is not None:
-        require("a limit of a batch")  # the source itself would say it in a process of Spark's
+        require("a limit of a batch")  # checked here, since the source would raise it in a process of Spark's
         reader = reader.option("maxBytesPerTrigger", str(most_bytes))
     return reader.load(str(trace))
 
@@ -173,26 +177,25 @@ class _Writer:
         self._commits: Manifests | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        if self._commits is None:  # on Spark Connect this is another process than the one that asked
+        if self._commits is None:  # on Spark Connect this runs in another process than the caller
             self._commits = Manifests(self._out, self._about)
         if batch <= self._commits.last:
             return
         started = time.perf_counter()
-        written = frame.mapInArrow(write_parts(self._out, batch), WRITTEN).collect()
         parts, added = [], Counter[str]()
-        for part, name, count in written:
+        for part, name, count in frame.collect():
             if part is None:
                 added[name] += count
             else:
                 parts.append(part)
-        if parts or added:  # a batch that only looked whether timers are due leaves nothing
+        if parts or added:  # a batch that only checked timers leaves nothing
             self._commits.commit(batch, parts, added, time.perf_counter() - started)
 
 
 @contextmanager
 def _with_batches_for_timers(spark: SparkSession, wanted: bool) -> Iterator[None]:
-    """Whether queries that start meanwhile run batches without rows, so that timers fire. With them, a query
-    on what is there now would not end."""
+    """Whether queries that start in this block run batches without rows, so that timers fire. With such
+    batches, a query on the present content would not end."""
     before = spark.conf.get(NO_DATA, None)
     spark.conf.set(NO_DATA, str(wanted).lower())
     try:
@@ -205,19 +208,20 @@ def _with_batches_for_timers(spark: SparkSession, wanted: bool) -> Iterator[None
 
 
 def has_not_begun(error: Exception) -> bool:
-    """Whether a query failed since the process that plans its batches had not started after 10 seconds, as on
-    a busy machine. Spark has no setting for these. Started again, the query goes on from its checkpoint."""
+    """Whether a query failed because the process that plans its batches had not started after 10 seconds, as
+    happens on a busy machine. Spark has no setting for this timeout. When it is started again, the query
+    resumes from its checkpoint."""
     return "Python worker failed to connect back" in str(error)
 
 
 def last_manifest(out: AnyPath) -> dict[str, Any] | None:
-    """The manifest of the batch that was committed last."""
+    """The manifest of the last committed batch."""
     found = manifests(out)
     return json.loads(found[-1].read_bytes()) if found else None
 
 
 def manifests(out: AnyPath) -> list[AnyPath]:
-    """Those of all batches, in their order."""
+    """The manifests of all batches, in their order."""
     commits = out / "commits"
     found: list[AnyPath] = matching(commits, "*.json") if commits.is_dir() else []
     return sorted(found, key=lambda path: path.name)

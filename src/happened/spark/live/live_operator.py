@@ -1,4 +1,4 @@
-"""Computations as they happen, as an operator of Spark Structured Streaming.
+"""Order questions about computations that are still running, as an operator of Spark Structured Streaming.
 
 In     a streaming DataFrame of events, or of rows that trace_source packed
 Out    a streaming DataFrame of (table, rows), rows being some rows of that table as Arrow's IPC stream;
@@ -27,16 +27,17 @@ from pyspark.sql import functions as F
 from ...causality.live import Rules
 from ...causality.live_union import EVENTS, PROCESSES, QUESTIONS
 from ...causality.predecessors import PREDECESSORS
-from ...causality.questions import QUARANTINE, Answers
+from ...causality.questions import Answers
 from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
 from ...causality.questions.stamp import STAMPS
 from ...core.errors import CausalityError
-from ...trace.schema import DEFAULTS, SCHEMA
+from ...trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..event_rows import UNREADABLE, sort_out_unread
 from ..schemas import spark_schema
 from ..splits import sort_out
-from ..tasks import pack_table, spare_modules, unpack_table
+from ..tasks import spare_modules, unpack_table
 from .bucket import Bucket
+from .live_parts import AsBytes, Outlet
 from .packed_events import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 from .state_store import StatePages, use_rocksdb
 
@@ -47,7 +48,6 @@ except ImportError as error:  # PySpark 3.5
         "streams need transformWithState, which PySpark has from 4.0 on: install pyspark>=4.0"
     ) from error
 
-ANSWERS = "table string, rows binary"
 TIME = SCHEMA.field("time")
 NANOSECONDS = 1_000_000  # to a millisecond
 LATE = "is late: it is behind the watermark, and its computation was finished, or none of it came in time"
@@ -74,10 +74,10 @@ ALWAYS = ("quarantine", "totals")
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 BUCKETS_PER_PARTITION = 2
-"""Of the shuffle. More share out the work more evenly, and each costs some milliseconds in a batch."""
+"""Of the shuffle. More buckets share the work more evenly, and each costs some milliseconds in a batch."""
 
 MOST_BYTES = 64 << 20
-"""Of rows that a task packs at once."""
+"""Bytes of rows that a task packs at once."""
 
 
 def tables_of(questions: Collection[str]) -> dict[str, pa.Schema]:
@@ -92,27 +92,37 @@ def tables_of(questions: Collection[str]) -> dict[str, pa.Schema]:
 
 
 def buckets_of(spark: SparkSession) -> int:
-    """Into how many buckets the computations of a new query go. One that goes on needs the same number."""
+    """How many buckets the computations of a new query are divided into. A resumed query needs the same
+    number."""
     return BUCKETS_PER_PARTITION * int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
 
 
 def answered(
-    packed: DataFrame, rules: Rules, questions: Collection[str] = QUESTIONS, *, event_time: bool = False
+    packed: DataFrame,
+    rules: Rules,
+    questions: Collection[str] = QUESTIONS,
+    *,
+    outlet: Outlet | None = None,
+    event_time: bool = False,
 ) -> DataFrame:
-    """The operator on packed rows. `rules.retire` is in milliseconds. With `event_time`, the rows have the
-    column `time`, and the frame they were made of has a watermark."""
+    """The operator on packed rows; a row of the frame is what `outlet` makes of answers, else their bytes.
+
+    `rules.retire` is in milliseconds. With `event_time`, the rows have the column `time`, and the frame they
+    were made of has a watermark.
+    """
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise CausalityError("a streaming operator needs protobuf: pip install 'happened[spark]'")
     spark = packed.sparkSession
     if use_rocksdb(spark):
-        spark.conf.set(CHANGELOG, "true")  # else each batch uploads all files that changed
-    processor = Computations(rules, tuple(questions), tuple(tables_of(questions)), event_time)
+        spark.conf.set(CHANGELOG, "true")  # otherwise each batch uploads all files that changed
+    outlet = outlet or AsBytes()
+    processor = Computations(rules, tuple(questions), tuple(tables_of(questions)), outlet, event_time)
     mode = "eventTime" if event_time else "processingTime"
-    return packed.groupBy("bucket").transformWithStateInPandas(processor, ANSWERS, "append", mode)
+    return packed.groupBy("bucket").transformWithStateInPandas(processor, outlet.schema, "append", mode)
 
 
 def pack(events: DataFrame, buckets: int, *, event_time: bool = False) -> DataFrame:
-    """The rows of a frame of events, packed by bucket; those that are no events as quarantine."""
+    """The rows of a frame of events, packed by bucket; rows that are not events are packed as quarantine."""
     schema = EVENTS.append(TIME) if event_time else EVENTS
     columns = [name for name in (*schema.names, UNREADABLE) if name in events.columns]
 
@@ -125,7 +135,7 @@ def pack(events: DataFrame, buckets: int, *, event_time: bool = False) -> DataFr
 
 
 def rows_of(answers: DataFrame, name: str) -> DataFrame:
-    """A table of what the operator gave, streaming or not, with its columns."""
+    """One table of the operator's output, streaming or not, with its columns."""
 
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -137,7 +147,7 @@ def rows_of(answers: DataFrame, name: str) -> DataFrame:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches together, up to MOST_BYTES."""
+    """Batches concatenated, up to MOST_BYTES."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -151,7 +161,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """Events, and rows of QUARANTINE."""
+    """Splits rows into events and rows of QUARANTINE."""
     table, unread = sort_out_unread(table)
     columns = [
         table[field.name].cast(field.type)
@@ -170,10 +180,15 @@ class Computations(StatefulProcessor):
     """Runs a Bucket for each key."""
 
     def __init__(
-        self, rules: Rules, questions: tuple[str, ...], tables: tuple[str, ...], event_time: bool = False
+        self,
+        rules: Rules,
+        questions: tuple[str, ...],
+        tables: tuple[str, ...],
+        outlet: Outlet,
+        event_time: bool,
     ) -> None:
         self._rules, self._questions, self._tables = rules, questions, tables
-        self._event_time = event_time
+        self._outlet, self._event_time = outlet, event_time
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -209,29 +224,30 @@ class Computations(StatefulProcessor):
         if is_last:
             answers.join(bucket.end(now))
             answers.totals["ended"] += 1
-        yield from self._close(bucket, timer, answers)
+        yield from self._close(f"{key[0]:05d}", bucket, timer, answers)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         bucket, _ = self._bucket()
         answers = bucket.expire(self._now(timerValues))
-        yield from self._close(bucket, 0, answers)
+        # Rows of the same bucket may have been answered before, in the same batch.
+        yield from self._close(f"{key[0]:05d}-ended", bucket, 0, answers)
 
     def close(self) -> None:
         spare_modules()
 
     def _now(self, timers: Any) -> int:
-        """In milliseconds: the watermark, or the time of the batch."""
+        """The current time in milliseconds: the watermark, or the time of the batch."""
         now = timers.getCurrentWatermarkInMs() if self._event_time else timers.getCurrentProcessingTimeInMs()
         return int(now)
 
     def _bucket(self) -> tuple[Bucket, int]:
-        """The bucket of the key at hand, and when its timer fires; 0 if it has none."""
+        """The bucket of the current key, and when its timer fires; 0 if it has none."""
         stored = self._head.get()
         timer, head = (0, None) if stored is None else (stored[0], bytes(stored[1]))
         return Bucket(StatePages(self._pages), head, self._rules, self._questions), timer
 
-    def _close(self, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
-        """Set the timer, keep the head, give out the rows."""
+    def _close(self, name: str, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
+        """Set the timer, keep the head, return the rows."""
         head, due = bucket.close(answers), bucket.head.due
         if timer and due != timer:
             self._handle.deleteTimer(timer)
@@ -244,9 +260,10 @@ class Computations(StatefulProcessor):
         totals = {name: count for name, count in answers.totals.items() if count}
         columns = [pa.array([*totals], pa.string()), pa.array([*totals.values()], pa.int64())]
         answers.add("totals", pa.table(columns, schema=TOTALS))
-        told = [(name, pack_table(rows)) for name, rows in answers.filled() if name in self._tables]
-        if told:
-            yield pd.DataFrame(told, columns=["table", "rows"])
+        wanted = [(table, rows) for table, rows in answers.filled() if table in self._tables]
+        given = self._outlet.rows(name, wanted)
+        if given:
+            yield pd.DataFrame(given, columns=[field.split()[0] for field in self._outlet.schema.split(", ")])
 
 
 def _without_late(events: pa.Table, bucket: Bucket, watermark: int, answers: Answers) -> pa.Table:

@@ -1,47 +1,56 @@
-"""Tasks that write what the operator gave as parts of tables.
+"""What the operator gives out: tables as bytes, or the names of the parts that its tasks wrote."""
 
-It imports nothing of `causality`: the workers that write are others than those that compute, and need not
-load the kernels.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from ...trace.parts import write_part
 from ...trace.store import AnyPath
-from ..tasks import spare_modules, unpack_table
+from ..tasks import pack_table
 
-WRITTEN = "part string, name string, count long"
-"""What a task that writes parts says: the name of a part, its table and rows; or no part, a total and its
-count."""
+BATCH = "streaming.sql.batchId"
+"""The property of a task by which Spark says which batch it is of."""
 
 
-def write_parts(out: AnyPath, batch: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Write the rows that a task has as a part of each table; say which, and the totals."""
+class Outlet(Protocol):
+    schema: str
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found: dict[str, list[pa.Table]] = {}
-        for each in batches:
-            for name, blob in zip(each["table"].to_pylist(), each["rows"], strict=True):
-                found.setdefault(name, []).append(unpack_table(blob.as_buffer()))
+    def rows(self, bucket: str, tables: Iterable[tuple[str, pa.Table]]) -> list[tuple[Any, ...]]:
+        """Rows of `schema` for the tables of a bucket in a batch; a bucket has `totals` among them."""
+
+
+class AsBytes:
+    """Rows of tables as Arrow's IPC stream."""
+
+    schema = "table string, rows binary"
+
+    def rows(self, bucket: str, tables: Iterable[tuple[str, pa.Table]]) -> list[tuple[Any, ...]]:
+        return [(name, pack_table(table)) for name, table in tables]
+
+
+class AsParts:
+    """Parts of tables in a directory, written by the task that computed them: for each part its name, its
+    table and its rows. Totals are not written: for each, no part, its name and its count.
+
+    A task that runs again has the same rows, and writes the same parts again.
+    """
+
+    schema = "part string, name string, count long"
+
+    def __init__(self, out: AnyPath) -> None:
+        self._out = out
+
+    def rows(self, bucket: str, tables: Iterable[tuple[str, pa.Table]]) -> list[tuple[Any, ...]]:
         context = TaskContext.get()
         assert context is not None
-        part = f"batch-{batch:09d}-{context.partitionId():05d}"
-        rows: list[tuple[str | None, str, int]] = []
-        for name, tables in found.items():
+        part = f"batch-{int(context.getLocalProperty(BATCH) or 0):09d}-{bucket}"
+        rows: list[tuple[Any, ...]] = []
+        for name, table in tables:
             if name == "totals":
-                rows += [(None, row["name"], row["count"]) for table in tables for row in table.to_pylist()]
-                continue
-            table = pa.concat_tables(tables)
-            write_part(out / name, part, table)
-            rows.append((f"{name}/{part}.parquet", name, table.num_rows))
-        if rows:
-            columns = [pa.array(column) for column in zip(*rows, strict=True)]
-            spare_modules()
-            yield pa.RecordBatch.from_arrays(
-                [columns[0].cast(pa.string()), columns[1], columns[2]], names=["part", "name", "count"]
-            )
-
-    return write
+                rows += [(None, row["name"], row["count"]) for row in table.to_pylist()]
+            else:
+                write_part(self._out / name, part, table)
+                rows.append((f"{name}/{part}.parquet", name, table.num_rows))
+        return rows

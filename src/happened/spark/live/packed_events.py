@@ -3,16 +3,18 @@
 import numpy as np
 import pyarrow as pa
 
-from ...causality.names import encode_names, hashes
 from ..tasks import pack_table
 
 PACKED = "bucket int, what string, rows binary"
 EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
-"""What a packed row has: events, rows of QUARANTINE, or the word that nothing more comes."""
+"""The content of a packed row: events, rows of QUARANTINE, or a mark that the input has ended."""
 
 
 def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.RecordBatch:
     """Events by bucket, and rows of QUARANTINE, as rows of PACKED."""
+    # Kernels take a second to import, and the processes in which Spark plans a source need none.
+    from ...causality.names import encode_names, hashes
+
     codes, names = encode_names(events["computation"])
     bucket = (hashes(names) % np.uint64(buckets)).astype(np.int32)[codes]
     order = np.argsort(bucket, kind="stable")
@@ -28,7 +30,7 @@ def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.Rec
 
 
 def end_of(buckets: int) -> pa.RecordBatch:
-    """For each bucket the word that nothing more comes."""
+    """For each bucket, a mark that the input has ended."""
     return _batch([(k, END, b"") for k in range(buckets)])
 
 

@@ -9,7 +9,7 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 def use_rocksdb(spark: SparkSession) -> bool:
-    """Set it for the session if that has none; whether it was set."""
+    """Set it for the session if the session has none; returns whether it was set."""
     if "RocksDB" in (spark.conf.get(PROVIDER, "") or ""):
         return False
     spark.conf.set(PROVIDER, ROCKSDB)

@@ -2,14 +2,14 @@
 
 In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories,
        what `happened import` leaves, or one file of JSON lines
-Out    rows with the columns of a trace, and `_unreadable`: why a line is no event, null of the others.
-       `hs.stream` quarantines what is no event. With malformed=fail such a row ends the query, and with
+Out    rows with the columns of a trace, and `_unreadable`: why a line is not an event, null of the others.
+       `hs.stream` quarantines what is not an event. With malformed=fail such a row ends the query, and with
        malformed=skip it is left out; there is no `_unreadable` then. With the option buckets=N, the events
        packed by bucket (packed_events), for `happened stream`
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
        and 4.1 have no such limits: there a batch has all there is
 End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it.
-       With buckets=N, the word that nothing more comes is the last row of each bucket
+       With buckets=N, the last row of each bucket is a mark that the input has ended
 
 Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
 """
@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ...causality.live_union import COLUMNS
 from ...core.errors import CausalityError, TraceFormatError
 from ...trace.schema import SCHEMA
 from ..event_rows import ROWS, with_reasons
@@ -36,7 +35,7 @@ from .packed_events import PACKED, end_of, packed_rows
 from .trace_tail import FileRange, TraceTail
 
 ENDED = ""
-"""The name of a stretch that comes after the last one of a trace that has ended."""
+"""The name of the mark that follows the last stretch of a trace that has ended."""
 
 MALFORMED = ("quarantine", "fail", "skip")
 
@@ -86,8 +85,7 @@ class _Part(InputPartition):
 
 class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
-    buckets     give events packed for so many buckets; None: as rows
-    malformed   what becomes of rows that are no events
+    buckets     pack the events for this many buckets; None: one row for each event
     """
 
     def __init__(
@@ -141,6 +139,8 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         split = self._tail().split(partition.stretch)
         if self._buckets is not None:
+            from ...causality.live_union import COLUMNS  # as in packed_events
+
             events, quarantined = split.read(COLUMNS)
             yield packed_rows(events.select(COLUMNS), quarantined, self._buckets)
             spare_modules()
@@ -152,12 +152,12 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if malformed.num_rows and self._malformed == "fail":
             name, begin, end = partition.stretch
             raise TraceFormatError(
-                f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are no events, as "
+                f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are not events, as "
                 f'{malformed["reason"][0]}. Leave such rows out by .option("malformed", "skip")',
                 file=name,
             )
         yield from events.to_batches()
 
     def _tail(self) -> TraceTail:
-        """Anew each time: the reader travels to executors, and the directory may not be there yet."""
+        """Created each time: the reader travels to executors, and the directory may not exist yet."""
         return TraceTail(self._where, ended=self._ended)

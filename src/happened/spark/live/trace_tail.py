@@ -2,10 +2,11 @@
 
 A position says how far each file has been read: {name: bytes}. Of a Parquet part or a compressed file that is
 nothing or all of it, since such files appear whole; of JSON lines it is the end of a line, or of the file if
-the trace has ended. Names of files that are gone leave the position, so that it is as long as the directory.
+the trace has ended. Files that are gone are removed from the position, so that it does not grow beyond the
+directory.
 
-Assumes    files only appear and lines are only added. A file that shrank, or went before it was read, is an
-           error that names it: what it held cannot be had any more.
+Assumes    files only appear and lines are only added. A file that shrank, or was removed before it was read,
+           is an error that names it: its rows are lost.
 """
 
 import math
@@ -20,7 +21,7 @@ from ..splits import Groups, LineRange, Split
 Position = dict[str, int]
 
 SEARCHED = 1 << 16
-"""Bytes at the end of a file in which the end of a line is looked for at once."""
+"""Bytes at the end of a file that are searched for the end of a line."""
 
 
 class FileRange(NamedTuple):
@@ -44,16 +45,16 @@ class TraceTail:
 
     @property
     def name(self) -> str:
-        """The same for one trace, wherever it is called from."""
+        """The same text for one trace, wherever it is called from."""
         return str(self.root if isinstance(self.root, StorePath) else self.root.absolute())
 
     def latest(
         self, seen: Mapping[str, int], most_bytes: int | None = None, up_to: Mapping[str, int] | None = None
     ) -> Position:
-        """How far one can read now: by about `most_bytes` more than `seen`, by one file at least, and in each
-        file of lines by as large a part of what is unread as in any other, so that processes which wait for
-        each other come side by side. Files that appear whole come in the order of their names. What lies
-        beyond the position `up_to` is not there."""
+        """The position to read to: about `most_bytes` beyond `seen`, at least one file, and the same share of
+        the unread part of each file of lines, so that processes which wait for each other advance together.
+        Files that appear whole are read in the order of their names. Nothing beyond the position `up_to` is
+        read."""
         files = self._files()
         if up_to is not None:
             files = {name: path for name, path in files.items() if name in up_to}
@@ -92,7 +93,7 @@ class TraceTail:
         ]
 
     def split(self, stretch: FileRange) -> Split:
-        """A stretch to be read; TraceFormatError if its file is gone."""
+        """Read a stretch; TraceFormatError if its file is gone."""
         path = self.root if stretch.name == "." else self.root / stretch.name
         if not path.is_file():
             raise TraceFormatError(
@@ -128,7 +129,7 @@ def _grows(path: AnyPath) -> bool:
 
 
 def _line_end(path: AnyPath, begin: int, wanted: int, size: int) -> int:
-    """The last end of a line up to `wanted`; if that line is longer, its end; `begin` if none ends yet."""
+    """The last end of a line up to `wanted`; if the line is longer, its end; `begin` if no line ends yet."""
     with path.open("rb") as file:
         at = wanted
         while at > begin:

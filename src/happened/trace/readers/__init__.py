@@ -7,7 +7,7 @@ to compare.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import (
@@ -59,151 +59,64 @@ class Format:
     joins_computations: bool = False  # and those that name each other's records are one
 
 
+def _of(description: str, reader: Any, **facts: Any) -> Format:
+    """The format that a module reads."""
+    return Format(description, reader.parse, reader.assemble, reader.counts, **facts)
+
+
+def _spans(description: str, parse: Callable[[Source, Options], Parsed], **facts: Any) -> Format:
+    """A format of spans, which say which trace they belong to."""
+    named: dict[str, Any] = {"names_computations": True, "joins_computations": True} | facts
+    return Format(description, parse, spans.assemble, spans.counts, **named)
+
+
+def _rows(description: str, parse: Callable[[Source, Options], Parsed], **facts: Any) -> Format:
+    """A format that holds the rows of a trace."""
+    named: dict[str, Any] = {"names_computations": True} | facts
+    return Format(description, parse, table_rows.assemble, table_rows.counts, **named)
+
+
+def _history(description: str, parse: Callable[[Source, Options], Parsed]) -> Format:
+    return Format(description, parse, database_histories.assemble, database_histories.counts)
+
+
 FORMATS: dict[str, Format] = {
-    "shiviz": Format(
-        "ShiViz and GoVector logs: text with a vector clock per event, found by a regular expression",
-        shiviz.parse,
-        shiviz.assemble,
-        shiviz.counts,
+    "shiviz": _of(
+        "ShiViz and GoVector logs: text with a vector clock per event, found by a regular expression", shiviz
     ),
-    "tokens": Format(
-        "tracing-library logs: JSON lines with vector clocks and tokens",
-        tokens.parse,
-        tokens.assemble,
-        tokens.counts,
-        line_by_line=True,
+    "tokens": _of(
+        "tracing-library logs: JSON lines with vector clocks and tokens", tokens, line_by_line=True
     ),
-    "peterson": Format(
-        "ring elections: `node v0,v1,… event args`",
-        peterson.parse,
-        peterson.assemble,
-        peterson.counts,
-        line_by_line=True,
+    "peterson": _of("ring elections: `node v0,v1,… event args`", peterson, line_by_line=True),
+    "etcd-raft": _of("etcd raft traces: JSON lines, messages without ids", etcd_raft, line_by_line=True),
+    "otlp": _spans("OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2", otlp.parse),
+    "jaeger": _spans("Jaeger JSON spans", jaeger.parse),
+    "zipkin": _spans("Zipkin JSON spans, v1 and v2", zipkin.parse),
+    "otel-sdk": _spans(
+        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON", otel_sdk.parse
     ),
-    "etcd-raft": Format(
-        "etcd raft traces: JSON lines, messages without ids",
-        etcd_raft.parse,
-        etcd_raft.assemble,
-        etcd_raft.counts,
-        line_by_line=True,
+    "xray": _spans("AWS X-Ray segments, JSON", xray.parse),
+    "datadog": _spans("Datadog spans, JSON", datadog.parse),
+    "chrome": _spans(
+        "Chrome and Perfetto trace events with flows, JSON", chrome.parse, names_computations=False
     ),
-    "otlp": Format(
-        "OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2",
-        otlp.parse,
-        spans.assemble,
-        spans.counts,
-        names_computations=True,
-        joins_computations=True,
+    "nezha": replace(
+        _spans("span tables, CSV", nezha.parse, line_by_line=True), counts=nezha.counts, header="TraceID"
     ),
-    "jaeger": Format(
-        "Jaeger JSON spans",
-        jaeger.parse,
-        spans.assemble,
-        spans.counts,
-        names_computations=True,
-        joins_computations=True,
+    "dag": _of(
+        "records with an id and parents: commits, blocks, editing histories (JSON)", dag, one_computation=True
     ),
-    "zipkin": Format(
-        "Zipkin JSON spans, v1 and v2",
-        zipkin.parse,
-        spans.assemble,
-        spans.counts,
-        names_computations=True,
-        joins_computations=True,
+    "jsonl": _rows(
+        "events by our own field names, one JSON object per line", table_rows.parse, line_by_line=True
     ),
-    "otel-sdk": Format(
-        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON",
-        otel_sdk.parse,
-        spans.assemble,
-        spans.counts,
-        names_computations=True,
-        joins_computations=True,
+    "perfetto": _rows("trace events that `happened export --to perfetto` wrote", exported.parse_perfetto),
+    "csv": _rows("the table that `happened export --to csv` wrote", exported.parse_csv),
+    "awdit": _history(
+        "AWDIT histories of transactions: `r key value`, `w key value`", database_histories.parse_awdit
     ),
-    "xray": Format(
-        "AWS X-Ray segments, JSON",
-        xray.parse,
-        spans.assemble,
-        spans.counts,
-        names_computations=True,
-        joins_computations=True,
-    ),
-    "datadog": Format(
-        "Datadog spans, JSON",
-        datadog.parse,
-        spans.assemble,
-        spans.counts,
-        names_computations=True,
-        joins_computations=True,
-    ),
-    "chrome": Format(
-        "Chrome and Perfetto trace events with flows, JSON",
-        chrome.parse,
-        spans.assemble,
-        spans.counts,
-        joins_computations=True,
-    ),
-    "nezha": Format(
-        "span tables, CSV",
-        nezha.parse,
-        spans.assemble,
-        nezha.counts,
-        line_by_line=True,
-        header="TraceID",
-        names_computations=True,
-        joins_computations=True,
-    ),
-    "dag": Format(
-        "records with an id and parents: commits, blocks, editing histories (JSON)",
-        dag.parse,
-        dag.assemble,
-        dag.counts,
-        one_computation=True,
-    ),
-    "jsonl": Format(
-        "events by our own field names, one JSON object per line",
-        table_rows.parse,
-        table_rows.assemble,
-        table_rows.counts,
-        line_by_line=True,
-        names_computations=True,
-    ),
-    "perfetto": Format(
-        "trace events that `happened export --to perfetto` wrote",
-        exported.parse_perfetto,
-        table_rows.assemble,
-        table_rows.counts,
-        names_computations=True,
-    ),
-    "csv": Format(
-        "the table that `happened export --to csv` wrote",
-        exported.parse_csv,
-        table_rows.assemble,
-        table_rows.counts,
-        names_computations=True,
-    ),
-    "awdit": Format(
-        "AWDIT histories of transactions: `r key value`, `w key value`",
-        database_histories.parse_awdit,
-        database_histories.assemble,
-        database_histories.counts,
-    ),
-    "jepsen": Format(
-        "Jepsen histories of operations, JSON",
-        database_histories.parse_jepsen,
-        database_histories.assemble,
-        database_histories.counts,
-    ),
-    "map": Format(
-        "events in any JSON lines or CSV, by --map process=…",
-        mapped.parse,
-        mapped.assemble,
-        mapped.counts,
-    ),
-    "map-spans": Format(
-        "spans in any JSON lines or CSV, by --map span=…",
-        mapped.parse,
-        spans.assemble,
-        spans.counts,
-        joins_computations=True,
+    "jepsen": _history("Jepsen histories of operations, JSON", database_histories.parse_jepsen),
+    "map": _of("events in any JSON lines or CSV, by --map process=…", mapped),
+    "map-spans": _spans(
+        "spans in any JSON lines or CSV, by --map span=…", mapped.parse, names_computations=False
     ),
 }

@@ -17,7 +17,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Nanoseconds(int):
-    """A point in time since 1970, or a duration: a number whose unit the table's type told."""
+    """A time since 1970 or a duration in nanoseconds, converted from a column whose type names its unit."""
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
@@ -37,7 +37,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes a plain value of a value of this type; None if it is one already."""
+    """A function that converts a value of this type to a plain one; None if no conversion is needed."""
     if pa.types.is_struct(kind):
         within = {field.name: _converter(field.type) for field in kind}
         return lambda value: _object(value.items(), within)

@@ -8,12 +8,11 @@ Instants (i) are slices of no length; counters and the rest are left out. Times 
 one trace.
 """
 
-import json
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
-from .draft import Options, Parsed, QuarantinedRecord, excerpt
+from .draft import Options, Parsed, QuarantinedRecord
 from .json_documents import records
 from .source import Source
 from .span_drafts import Instance, Span, at, span_id
@@ -62,7 +61,7 @@ def parse(source: Source, options: Options) -> Parsed:
 
 
 def _rejected(source: Source, number: int, event: Any, field: str, reason: str) -> QuarantinedRecord:
-    return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(event)))
+    return source.quarantined(number, event, field, reason)
 
 
 def _nanoseconds(value: float) -> int:
@@ -72,7 +71,7 @@ def _nanoseconds(value: float) -> int:
 def _slices(
     source: Source, events: list[tuple[int, dict[str, Any]]]
 ) -> tuple[list[_Slice], list[QuarantinedRecord]]:
-    """All slices, with their parents, and what ends nothing."""
+    """All slices with their parents, and the end events that end no slice."""
     slices: list[_Slice] = []
     problems: list[QuarantinedRecord] = []
     stacks: dict[tuple[str, ...], list[_Slice]] = {}

@@ -64,7 +64,7 @@ class _ClockedComputation:
         self.seq = {i: seq for chain in self.chains.values() for seq, i in enumerate(chain, start=1)}
 
     def _beginnings(self, events: list[int]) -> list[int]:
-        """Where a process begins to count; more than one place if it counts 1, 2, … a second time."""
+        """The positions at which a process starts counting; several if it counts 1, 2, … again."""
         starts = [i for k, i in enumerate(events) if k == 0 or self.own(i) <= self.own(events[k - 1])]
         return starts if all(self.own(i) == 1 for i in starts) else starts[:1]
 

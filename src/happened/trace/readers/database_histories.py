@@ -10,8 +10,8 @@ Where there is one register or set, and so no key, it is a value alone, or a lis
 list of two the first is taken for a key.
 
 Whoever read a value has the one who wrote it in his past: the transaction, or the invocation of the
-operation. A value that several wrote, or nobody did, says nothing. What read from one another in a circle
-cannot have happened, and is reported.
+operation. A value that several wrote, or nobody did, says nothing; an attribute of the event names it. What
+read from one another in a circle cannot have happened, and is reported.
 """
 
 import json
@@ -19,13 +19,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .cycles import break_circles
-from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
 from .json_documents import records
 from .source import Source
 
 WRITES, READS = ("w", "write", "append", "add"), ("r", "read")
 REGISTER = ""
 """The key of values that name none."""
+UNKNOWN = "reads_of_unknown_writes"
+"""The attribute of an event, and the count of an import: values read that nobody wrote, or several did."""
 ENDS = {"ok": "ok", "fail": "fail", "info": "info"}
 
 
@@ -43,7 +45,7 @@ def parse_awdit(source: Source, options: Options) -> Parsed:
         parts = mark.split()
         if len(parts) != 3 or parts[0] not in ("r", "w"):
             reason = "is no `r key value` or `w key value`"
-            yield QuarantinedRecord(source.file, number, None, reason, excerpt(text))
+            yield source.quarantined(number, text, None, reason)
             continue
         first = first if steps else number
         steps.append((parts[0], parts[1], parts[2]))
@@ -67,7 +69,7 @@ def parse_jepsen(source: Source, options: Options) -> Parsed:
         kind = operation.get("type") if isinstance(operation, dict) else None
         if (kind != "invoke" and kind not in ENDS) or "process" not in operation:
             reason = "is no operation with a process and a type (invoke, ok, fail, info)"
-            yield QuarantinedRecord(source.file, number, "type", reason, excerpt(json.dumps(operation)))
+            yield source.quarantined(number, operation, "type", reason)
             continue
         time = operation.get("time")
         steps = list(_steps(operation))
@@ -121,7 +123,10 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
         rows = []
         for i, draft in enumerate(group):
             writers = [wrote[value][0] for value in draft.parents if len(wrote.get(value, ())) == 1]
-            result.facts["reads_of_unknown_writes"] += len(draft.parents) - len(writers)
+            unknown = [value for value in draft.parents if len(wrote.get(value, ())) != 1]
+            if unknown:
+                draft.attributes[UNKNOWN] = ", ".join(unknown)
+            result.facts[UNKNOWN] += len(unknown)
             causes = dict.fromkeys(names[writer] for writer in writers if writer != i)
             rows.append(draft.row(*names[i], causes))
         break_circles(rows, group, result)

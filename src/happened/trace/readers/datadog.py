@@ -6,10 +6,10 @@ ids are numbers, a parent of 0 is none, times are nanoseconds. A process is a se
 that `meta` names.
 """
 
-import json
+from functools import partial
 from typing import Any
 
-from .draft import Options, Parsed, QuarantinedRecord, excerpt
+from .draft import Options, Parsed, QuarantinedRecord
 from .json_documents import records
 from .source import Source
 from .span_drafts import Instance, Span, known_kind, set_aside, span_id
@@ -24,9 +24,7 @@ def parse(source: Source, options: Options) -> Parsed:
 
 
 def _drafts(source: Source, number: int, span: Any) -> Parsed:
-    def rejected(field: str, reason: str) -> QuarantinedRecord:
-        return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(span)))
-
+    rejected = partial(source.quarantined, number, span)
     if (
         isinstance(span, dict)
         and isinstance(span.get("attributes"), dict)

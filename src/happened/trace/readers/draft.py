@@ -157,7 +157,8 @@ class Options:
 
 
 def storable(parsed: Parsed) -> Parsed:
-    """The same, but what no table can hold (times beyond 64 bits, text that is no Unicode) is quarantined."""
+    """The drafts that a table can hold; those with times beyond 64 bits or invalid Unicode are
+    quarantined."""
     for each in parsed:
         if isinstance(each, Draft):
             for name in ("time", "end", "took"):
@@ -215,7 +216,7 @@ def unpacked(values: tuple[Any, ...]) -> Draft:
 
 
 def packed_table(drafts: Iterable[Draft]) -> pa.Table:
-    """Of drafts that follow one another in a file."""
+    """A table of consecutive drafts of a file."""
     rows = [
         (name, of[0].file, of[0].line, [each.id for each in of if each.id and not each.absent], _pickled(of))
         for name, of in by_computation(drafts).items()

@@ -8,10 +8,11 @@ stays unmatched unless --match fifo says that channels are FIFO. Nodes have no c
 import json
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from .cycles import break_circles
-from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
 from .jsonlines import objects
 from .message_matching import Transmissions, pair
 from .source import Source
@@ -59,7 +60,7 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
 
 
 def _message(draft: Draft) -> str:
-    """Named by its sender and the line of its send."""
+    """The name of a message: its sender and the line of its send."""
     return f"{draft.process}@{draft.line}"
 
 
@@ -73,9 +74,7 @@ def _contents(drafts: list[Draft]) -> dict[str, Transmissions]:
 
 
 def _draft(source: Source, number: int, record: dict[str, Any]) -> Draft | QuarantinedRecord:
-    def rejected(field: str, reason: str) -> QuarantinedRecord:
-        return QuarantinedRecord(source.file, number, field, reason, excerpt(_plain(record)))
-
+    rejected = partial(source.quarantined, number, _plain(record))
     event = record.get("event")
     if not isinstance(event, dict):
         return rejected("event", "is missing; a line without one is no part of a trace")

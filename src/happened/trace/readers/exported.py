@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ..schema import COLUMNS
-from .draft import Options, Parsed, QuarantinedRecord, excerpt
+from .draft import Options, Parsed, QuarantinedRecord
 from .json_documents import records
 from .source import Source
 from .table_rows import drafted
@@ -29,7 +29,7 @@ def parse_perfetto(source: Source, options: Options) -> Parsed:
             yield event
         elif not isinstance(event, dict) or not isinstance(event.get("ph"), str):
             reason = "is no trace event: it has no phase"
-            yield QuarantinedRecord(source.file, number, "ph", reason, excerpt(json.dumps(event)))
+            yield source.quarantined(number, event, "ph", reason)
         elif event["ph"] == "X":
             yield drafted(source, number, json.dumps(event.get("args")))
 
@@ -44,7 +44,7 @@ def parse_csv(source: Source, options: Options) -> Parsed:
             columns = cells
         elif len(cells) != len(columns):
             reason = f"has {len(cells)} cells, not {len(columns)}; the file may have been cut"
-            yield QuarantinedRecord(source.file, number, None, reason, excerpt(",".join(cells)))
+            yield source.quarantined(number, ",".join(cells), None, reason)
         else:
             yield drafted(source, number, _json(dict(zip(columns, cells, strict=True))))
 

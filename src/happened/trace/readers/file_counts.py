@@ -37,6 +37,6 @@ class FileCounts:
                 mine[name] = value if name not in mine else mine[name] + value
 
     def told(self, file: str, count: Count) -> dict[str, Any]:
-        """The counts of a file as numbers; of one without records, those of nothing."""
+        """The counts of a file as numbers; a file without records has the counts of an empty list."""
         counts = self.of_file.get(file) or count([])
         return {name: len(each) if isinstance(each, set) else each for name, each in counts.items()}

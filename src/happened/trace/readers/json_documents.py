@@ -108,7 +108,8 @@ def _before_the_cut(file: str, text: str, line: int, error: Exception) -> Iterat
 
 
 def _closed(text: str) -> str | None:
-    """The text up to its last whole record, what was open there closed; None if there is no such place."""
+    """The text up to its last complete record, with open brackets closed; None if there is no complete
+    record."""
     stack: list[tuple[str, bool]] = []  # closing bracket, and whether it closes a list of records
     key = previous = ""
     whole: tuple[int, str] | None = None

@@ -28,6 +28,7 @@ from ..jsonl import EXPECTED
 from ..schema import BY_NAME
 from . import table_rows
 from .draft import CARRIED, Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt
+from .jsonlines import object_in
 from .otel_sdk import nanoseconds
 from .source import Source
 from .span_drafts import Instance, Span, at, known_kind, span_id
@@ -80,7 +81,7 @@ class Mapping:
             )
 
     def get(self, record: dict[str, Any], ours: str) -> Any:
-        """What a record has for one of our fields; None if nothing."""
+        """The value of a record for one of our fields; None if it has none."""
         path = self.source.get(ours)
         if path is None:
             return None
@@ -93,7 +94,7 @@ class Mapping:
         return None if value == "" else value
 
     def occurs(self, record: dict[str, Any], ours: str) -> bool:
-        """Whether a record has what is mapped to one of our fields, if only as null."""
+        """Whether a record has the field that is mapped to one of ours, even if it is null."""
         path = self.source[ours]
         if path in record:
             return True
@@ -157,7 +158,7 @@ class Mapping:
         return found
 
     def others(self, record: dict[str, Any]) -> dict[str, str]:
-        """What is not mapped, as attributes."""
+        """The fields that are not mapped, as attributes."""
         mapped = {path.partition(".")[0] for path in self.source.values()} | set(self.source.values())
         return {
             str(name): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -167,7 +168,7 @@ class Mapping:
 
 
 def _from_text(value: Any) -> Any:
-    """The value that a text of a CSV stands for; the text itself if it is no JSON."""
+    """The value of a CSV field that holds JSON; the text itself if it is not JSON."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -183,7 +184,7 @@ def parse(source: Source, options: Options) -> Parsed:
         try:
             yield (_span if mapping.is_spans else event)(mapping, source, number, record)
         except (ValueError, OverflowError, TypeError) as error:
-            yield QuarantinedRecord(source.file, number, None, str(error), excerpt(json.dumps(record)))
+            yield source.quarantined(number, record, None, str(error))
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
@@ -225,7 +226,7 @@ def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, 
         if is_json is None:
             is_json = text.lstrip()[:1] in ("{", "[")
         if is_json:
-            record = _object(source, number, text)
+            record = object_in(source, number, text)
             if isinstance(record, dict):
                 first = first or (number, record)
                 unseen -= {ours for ours in unseen if mapping.occurs(record, ours)}
@@ -234,7 +235,7 @@ def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, 
         try:
             (fields,) = csv.reader([text], strict=True)
         except csv.Error as error:
-            yield number, QuarantinedRecord(source.file, number, None, f"is not CSV ({error})", excerpt(text))
+            yield number, source.quarantined(number, text, None, f"is not CSV ({error})")
             continue
         if header is None:
             header = [name.strip() for name in fields]
@@ -249,7 +250,7 @@ def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, 
             yield number, dict(zip(header, fields, strict=True))
         elif fields != header:
             reason = f"has {len(fields)} fields, not {len(header)}; the line may have been cut"
-            yield number, QuarantinedRecord(source.file, number, None, reason, excerpt(text))
+            yield number, source.quarantined(number, text, None, reason)
     if first is not None:
         number, record = first
         for ours in (ours for ours in mapping.source if ours in unseen):
@@ -257,16 +258,6 @@ def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, 
             reason = f"--map names {mapping.source[ours]!r}, which no record has; the first has {names}"
             text = excerpt(json.dumps(record))
             yield number, QuarantinedRecord(source.file, number, ours, reason, text, imported=True)
-
-
-def _object(source: Source, number: int, text: str) -> dict[str, Any] | QuarantinedRecord:
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return QuarantinedRecord(source.file, number, None, f"is not JSON ({error})", excerpt(text))
-    if isinstance(record, dict):
-        return record
-    return QuarantinedRecord(source.file, number, None, "is not a JSON object", excerpt(text))
 
 
 def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
@@ -279,9 +270,12 @@ def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
 def event(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
     """The draft of an event. ValueError says what a record lacks."""
     message, said = mapping.text(record, "message"), mapping.text(record, "kind")
-    if message is not None and said is not None and said.lower() not in KIND_OF:
+    if message is not None and (said or "").lower() not in KIND_OF:
         known = ", ".join(f"{kind} ({', '.join(words[1:])})" for kind, words in WORDS.items())
-        raise ValueError(f"{mapping.source['kind']} is {said!r}, and what was done with a message is {known}")
+        given = f"is {said!r}" if said is not None else f"is missing beside message {message!r}"
+        raise ValueError(
+            f"{mapping.source.get('kind', 'kind')} {given}, and what was done with a message is {known}"
+        )
     kind = KIND_OF.get(said.lower(), "internal") if said is not None else "internal"
     attributes = mapping.others(record)
     if kind != "internal" and message is None:

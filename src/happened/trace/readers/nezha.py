@@ -30,7 +30,7 @@ def parse(source: Source, options: Options) -> Parsed:
         try:
             (fields,) = csv.reader([text], strict=True)
         except csv.Error as error:
-            yield QuarantinedRecord(source.file, number, None, f"is not CSV ({error})", excerpt(text))
+            yield source.quarantined(number, text, None, f"is not CSV ({error})")
             continue
         if "TraceID" in fields:
             columns = tuple(fields)

@@ -14,9 +14,10 @@ process `unknown_service`, as the SDKs call it.
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
-from .draft import Options, Parsed, QuarantinedRecord, excerpt
+from .draft import Options, Parsed, QuarantinedRecord
 from .json_documents import records
 from .source import Source
 from .span_drafts import Instance, Span, known_kind, set_aside, span_id
@@ -35,9 +36,7 @@ def parse(source: Source, options: Options) -> Parsed:
 
 
 def _drafts(source: Source, number: int, record: Any) -> Parsed:
-    def rejected(field: str, reason: str) -> QuarantinedRecord:
-        return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(record)))
-
+    rejected = partial(source.quarantined, number, record)
     names = _names(record)
     if names is None:
         yield rejected("context", "no span with trace_id and span_id, in itself or in its context")
@@ -105,7 +104,7 @@ GO_KINDS = ("", "internal", "server", "client", "producer", "consumer")
 
 
 def _from_go(record: Any) -> Any:
-    """A span of Go's SDK in the words of the others."""
+    """A span of Go's SDK with the field names of the other SDKs."""
     if not isinstance(record, dict) or not isinstance(record.get("SpanContext"), dict):
         return record
     kind, parent = record.get("SpanKind"), _context_from_go(record.get("Parent"))["span_id"]

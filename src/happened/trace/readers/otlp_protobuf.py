@@ -45,12 +45,12 @@ def is_protobuf(head: bytes) -> bool:
 
 
 def _start(data: bytes) -> int:
-    """Where the first message begins: after its length, if there is one."""
+    """The offset of the first message, which may follow a length prefix."""
     return 4 if data[4:5] == b"\x0a" and struct.unpack(">I", data[:4])[0] < MOST_BYTES else 0
 
 
 def documents(source: Source) -> Iterator[tuple[None, Any]]:
-    """The documents of a file; a QuarantinedRecord for what is behind the last whole one."""
+    """The documents of a file; bytes after the last complete one are quarantined."""
     data = source.content()
     try:
         for start, end in _framed(data):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
-from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, by_computation
 from .message_matching import Transmissions, pair
 from .source import Source
 
@@ -22,12 +22,12 @@ def parse(source: Source, options: Options) -> Parsed:
         match = LINE.fullmatch(text)
         if match is None:
             reason = "is not `node v0,v1,… event args`"
-            yield QuarantinedRecord(source.file, number, None, reason, excerpt(text))
+            yield source.quarantined(number, text, None, reason)
         elif match["event"] != NO_EVENT:
             clock = {str(node): int(count) for node, count in enumerate(match["clock"].split(","))}
             problem = clock_problem(match["node"], clock)
             if problem is not None:
-                yield QuarantinedRecord(source.file, number, "clock", problem, excerpt(text))
+                yield source.quarantined(number, text, "clock", problem)
                 continue
             yield Draft(
                 source.file,

@@ -85,7 +85,8 @@ class _Log:
         return bisect_left(self._ends, offset) + 1
 
     def skip(self, begin: int, end: int) -> None:
-        """Note the lines of this stretch; not what is left of a line in which an event was found."""
+        """Record the whole lines of this stretch as skipped; not the rest of a line in which an event was
+        found."""
         for match in re.finditer(r"[^\n]+", self.text[begin:end]):
             first, last = begin + match.start(), begin + match.end()
             is_whole = self.text[first - 1 : first] in ("", "\n") and self.text[last : last + 1] in ("", "\n")

@@ -7,6 +7,7 @@ goes; either is remembered in `faults`, which is complete once the lines have be
 
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ BYTE_ORDER_MARK = "﻿"
 
 @dataclass(slots=True)
 class Source:
-    """`computation` names the run that a file without names of its own records."""
+    """A file as numbered lines; `computation` is the name for records that do not name their computation."""
 
     file: str
     numbered: Iterable[tuple[int, str]]
@@ -48,15 +49,22 @@ class Source:
     def _is_cut(self) -> bool:
         return any(fault.reason.startswith(CUT) for fault in self.faults)
 
+    def quarantined(
+        self, number: int | None, record: object, field: str | None, reason: str
+    ) -> QuarantinedRecord:
+        """Why a record of this file is left out; `record` is its text, or the value that was parsed."""
+        text = record if isinstance(record, str) else json.dumps(record)
+        return QuarantinedRecord(self.file, number, field, reason, excerpt(text))
+
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")
 
     def head(self, size: int = 64) -> bytes:
-        """The first bytes, for telling whether the file is text; none if it is not a whole file."""
+        """The first bytes of a whole file, to detect whether it is text; b"" for a part of a file."""
         return first_bytes(self.path, size) if self.path is not None else b""
 
     def content(self) -> bytes:
-        """The bytes of a whole file that is no text; a compressed one as far as it goes."""
+        """The bytes of a whole binary file; of a damaged compressed file, those before the damage."""
         if self.path is None:
             return b""
         chunks: list[bytes] = []
@@ -93,7 +101,7 @@ def _beginning(source: Source, size: int) -> str:
 
 
 def unreadable(path: AnyPath) -> str | None:
-    """Why the beginning of a file tells nothing: it is cut or damaged, or there is nothing in it."""
+    """Why the format cannot be detected: the file is cut, damaged or empty; None if it can be read."""
     source = open_source(path)
     text = _beginning(source, 1 << 16)
     cut = (fault.reason for fault in source.faults if fault.reason.startswith(CUT))
@@ -152,7 +160,8 @@ def _uncompressed(raw: IO[bytes], compression: str) -> IO[bytes]:
 
 
 class _UpToTheCut(io.RawIOBase):
-    """What can be uncompressed of a stream, and then its end; `tell` is told why that came too early."""
+    """The part of a compressed stream that can be decompressed; `tell` is called with the error that ended
+    it."""
 
     def __init__(self, stream: IO[bytes], tell: Callable[[Exception], object]) -> None:
         self._stream = cast(io.BufferedReader, stream)

@@ -141,7 +141,7 @@ class Span:
 
 
 def span_id(trace: str, span: str) -> str:
-    """Span ids are unique within their trace only."""
+    """The id of a span within an import: trace and span, since span ids are unique only within a trace."""
     return f"{trace}:{span}"
 
 
@@ -183,14 +183,15 @@ def is_partition(channel: str) -> bool:
 
 
 def callee_of(attributes: Mapping[str, str], kind: str) -> str | None:
-    """Whom a span says it called: a client or producer in many ways, a span of another kind by name only."""
+    """The callee that a span names: of a client or producer by any of PEERS, of other kinds by
+    NAMED_PEERS only."""
     if kind in ("server", "consumer"):
         return None
     return first_of(attributes, NAMED_PEERS + PEERS if kind in ("client", "producer") else NAMED_PEERS)
 
 
 def caller_of(attributes: Mapping[str, str], kind: str) -> str | None:
-    """By whom a server's span says it was called, and a consumer's, at the least by which broker."""
+    """The caller that a server's or consumer's span names; for a consumer at least the broker."""
     if kind not in ("server", "consumer"):
         return None
     return first_of(attributes, (*NAMED_PEERS, "messaging.system") if kind == "consumer" else NAMED_PEERS)

@@ -132,7 +132,7 @@ class SpanGraph:
         return len(self.events) - 1
 
     def _tie(self, i: int, j: int, link: bool) -> str:
-        """What ties span i to the parent, or linked span, j."""
+        """Add the edges between span i and its parent, or linked span, j."""
         child, parent = self.spans[i], self.spans[j]
         queued = self._kind[i] == "consumer" or self._kind[j] == "producer"
         if link:
@@ -144,7 +144,7 @@ class SpanGraph:
         return PUBLISH if (self._kind[j], self._kind[i]) == ("producer", "consumer") else LOCAL
 
     def _wait(self, i: int, j: int, tie: str, returns: list[list[int]]) -> None:
-        """Let span j's end wait for span i, if j waited for it."""
+        """Add an edge from span i to the end of span j if j waited for i."""
         if tie == LOCAL:
             self._local_parents[i].append(j)
         if tie in (PUBLISH, LINK):
@@ -192,7 +192,7 @@ class SpanGraph:
         return f"{self.spans[i].id} {self.spans[i].label or ''}".rstrip()
 
     def _make_send(self, event: int, name: str) -> None:
-        """Ids may repeat, names of messages may not."""
+        """Turn the event into a send of a message with a unique name: span ids may repeat."""
         unique, number = name, 1
         while unique in self.senders:
             number += 1
@@ -287,7 +287,7 @@ class SpanGraph:
         return f"{self.spans[i].process}{LANE}[{f'{group}:' if group else ''}{channel}]"
 
     def _by_time(self, runs: Iterable[list[int]]) -> list[list[list[int]]]:
-        """What one clock saw, in its order: runs at the same time together, those without a time left out."""
+        """The timed runs of one clock in the order of time, grouped by equal times."""
         at: dict[int, list[list[int]]] = {}
         for run in runs:
             time = self.spans[self.events[run[0]].span].time
@@ -296,7 +296,7 @@ class SpanGraph:
         return [at[time] for time in sorted(at)]
 
     def _follow(self, level: list[list[list[int]]]) -> None:
-        """Let runs come after those at the time before."""
+        """Add edges from each group of runs to the next group in time."""
         for earlier_runs, later_runs in pairwise(level):
             for run in later_runs:
                 for earlier in earlier_runs:

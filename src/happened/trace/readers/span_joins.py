@@ -6,7 +6,6 @@ stamped: its order is kept within each trace only, and the summary counts it. sp
 on Spark what `TraceJoins` collected there.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from .draft import Draft
@@ -68,14 +67,3 @@ def leaders_of(groups: Sequence[set[str]]) -> dict[str, str]:
             a, b = find(first), find(trace)
             leader[max(a, b)] = min(a, b)
     return {trace: found for trace in leader if (found := find(trace)) != trace}
-
-
-def join_traces(drafts: Sequence[Draft]) -> Counter[str]:
-    """Join the traces of drafts that are all in memory."""
-    joins = TraceJoins()
-    for draft in drafts:
-        joins.add(draft)
-    leaders = joins.leaders(drafts)
-    for draft in drafts:
-        draft.computation = leaders.get(draft.computation, draft.computation)
-    return Counter(channels_not_joined=joins.too_wide)

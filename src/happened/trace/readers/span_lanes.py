@@ -31,7 +31,8 @@ class Lane:
 
 @dataclass(slots=True)
 class LanePlacement:
-    """Of each event its process and seq, and the edges to it that say something: (cause, kind)."""
+    """The process and seq of each event, and its edges (cause, kind): those recorded, and implied ones that
+    do not follow from other edges."""
 
     names: list[tuple[str, int]]
     edges: list[list[tuple[int, str]]]

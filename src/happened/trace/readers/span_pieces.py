@@ -87,7 +87,7 @@ def halves_of(spans: Sequence[Draft]) -> Halves:
 
 
 class Finder:
-    """Which span a parent's id means to a span."""
+    """Resolves the parent ids that spans name to spans."""
 
     def __init__(self, spans: Sequence[Draft], absent: Sequence[Draft]) -> None:
         self._spans = spans

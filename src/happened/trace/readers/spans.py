@@ -32,7 +32,7 @@ OURS = frozenset({"event", "edge", "implied", "caller", "caller_failed", "callee
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
-    """Of drafts whose computations are joined already (span_joins.py)."""
+    """The rows of drafts whose computations have been joined (span_joins.py)."""
     result = Assembly()
     for group in by_computation(drafts).values():
         group.sort(key=_content)  # so that lanes do not depend on the order of a file, and tables have none

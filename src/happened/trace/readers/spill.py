@@ -15,7 +15,7 @@ MOST_HELD = 50_000
 
 
 class Spill:
-    """`folder` is made when it is needed."""
+    """Drafts by bucket, in memory or in `folder`, which is created when needed."""
 
     def __init__(self, folder: Path, buckets: int) -> None:
         self._folder = folder

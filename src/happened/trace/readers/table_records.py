@@ -132,7 +132,7 @@ def assemble_history(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 
 def _sorted(drafts: Iterable[Draft]) -> list[Draft]:
-    """By process and place in it, where there is one, and then by time and what else they say."""
+    """The drafts sorted by process, position, time and the rest of their content."""
 
     def key(draft: Draft) -> tuple[Any, ...]:
         places = (draft.process, draft.seq is None, draft.seq or 0, draft.time is None, draft.time or 0)

@@ -11,7 +11,7 @@ from ...core.errors import TraceFormatError
 from ..jsonl import event_from_json
 from ..schema import KINDS, SENDS
 from .cycles import break_circles
-from .draft import CARRIED, Assembly, Draft, Options, Parsed, QuarantinedRecord, Row, by_computation, excerpt
+from .draft import CARRIED, Assembly, Draft, Options, Parsed, QuarantinedRecord, Row, by_computation
 from .source import Source
 
 
@@ -26,7 +26,7 @@ def drafted(source: Source, number: int, text: str) -> Draft | QuarantinedRecord
         row = event_from_json(text.encode(), source.file, number, needs=("process", "kind"))
         _check(row)
     except TraceFormatError as error:
-        return QuarantinedRecord(source.file, number, error.field, error.reason, excerpt(text))
+        return source.quarantined(number, text, error.field, error.reason)
     causes = row.pop("causes", None) or ()
     carried = {name: row.pop(name) for name in CARRIED if name in row}
     return Draft(

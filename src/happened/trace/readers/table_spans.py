@@ -42,7 +42,7 @@ class Preset:
     drafts: Callable[[Record], Parsed]
 
     def fields(self, names: Iterable[str]) -> dict[str, str]:
-        """By field, the first of these names that means it."""
+        """For each field of the preset, the first of these column names that stands for it."""
         found: dict[str, str] = {}
         by_spelling: dict[str, str] = {}
         for name in names:
@@ -64,7 +64,7 @@ def spelling(name: str) -> str:
 
 
 def recognised(names: Iterable[str], mapped: Iterable[str] = ()) -> str:
-    """The preset that columns of these names are of; `mapped` are those of our fields that are given."""
+    """The preset whose columns these are; `mapped` are the fields of ours that the caller mapped."""
     known = {spelling(name) for name in names}
     for preset, kind in PRESETS.items():
         if any(shape <= known for shape in kind.shapes):
@@ -230,7 +230,7 @@ def _microseconds(value: Any) -> Any:
 
 
 def _parsed(value: Any) -> Any:
-    """What JSON text tells; anything else as it is."""
+    """The value of JSON text; anything else unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)

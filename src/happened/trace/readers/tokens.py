@@ -8,10 +8,11 @@ causes, so that they can be verified against the tokens.
 import json
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
-from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
 from .jsonlines import objects
 from .message_matching import Transmissions, pair
 from .source import Source
@@ -63,9 +64,7 @@ def _message(draft: Draft) -> str:
 
 
 def _draft(source: Source, number: int, record: dict[str, Any]) -> Draft | QuarantinedRecord:
-    def rejected(field: str, reason: str) -> QuarantinedRecord:
-        return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(record)))
-
+    rejected = partial(source.quarantined, number, record)
     process, tag, body = record.get("TracerIdentity"), record.get("Tag"), record.get("Body")
     if not isinstance(process, str) or not process:
         return rejected("TracerIdentity", "is missing; it names the process")

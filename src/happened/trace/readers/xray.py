@@ -37,7 +37,7 @@ def parse(source: Source, options: Options) -> Parsed:
 def _segment(source: Source, number: int, segment: Any) -> Parsed:
     if not isinstance(segment, dict) or not {"trace_id", "id"} <= segment.keys():
         reason = "is no segment with trace_id and id"
-        yield QuarantinedRecord(source.file, number, "id", reason, excerpt(json.dumps(segment)))
+        yield source.quarantined(number, segment, "id", reason)
         return
     place = Instance.of(str(segment.get("name") or "unnamed"), _facts(segment.get("aws")))
     parent = segment.get("parent_id")

@@ -78,7 +78,7 @@ def _drafts(file: str, number: int, span: Any) -> Parsed:
 
 
 def _place(endpoint: Any) -> Instance | None:
-    """A service at an address; the address alone where no service is named."""
+    """The service and address of an endpoint; the address alone if no service is named."""
     if not isinstance(endpoint, dict):
         return None
     address = str(endpoint.get("ipv4") or endpoint.get("ipv6") or "")

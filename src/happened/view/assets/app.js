@@ -2,15 +2,26 @@
 
 const FIRST_EVENTS = 200;
 const MOST_ZOOM = 400; // pixels between two levels
+const NOTHING_CHOSEN = Object.freeze({
+  chosen: [],
+  path: null,
+  relation: null,
+  pastOf: null,
+  futureOf: null,
+  links: [],
+  lit: null,
+  critical: false,
+});
 const $ = id => document.getElementById(id);
 
-class App extends Served {
+class App extends Overview {
   constructor(about) {
     super();
     this.about = about;
     this.canvas = $("board");
     this.overview = $("overview");
     this.painters = { space: new Painter(this.canvas), spans: new SpanPainter(this.canvas) };
+    this.story = about.story ? new Story(this, about.story) : null;
     this.panels = new Panels(this);
     this.view = "space";
     this.axis = "logical";
@@ -49,6 +60,7 @@ class App extends Served {
     if (state.port) this.lookAt(...state.port);
     if (state.chosen)
       this.choose(state.chosen.map(name => this.scene.find(name)).filter(i => i >= 0), { reveal: !state.port });
+    if (this.story) this.story.show(state.step);
     this.panels.update();
   }
 
@@ -65,6 +77,12 @@ class App extends Served {
     document.documentElement.dataset.window = scene.window || "";
     const again = names.map(name => scene.find(name)).filter(i => i >= 0);
     if (again.length) this.relate(again);
+  }
+
+  show(view) {
+    if (this.view === view || this.allowed(view) !== view) return;
+    this.view = view;
+    this.rebuild();
   }
 
   allowed(view) {
@@ -109,7 +127,7 @@ class App extends Served {
     let reach = picture.reach(FIRST_EVENTS);
     // Levels stand at least 14 pixels apart, or there are lines and no picture.
     if (picture.axis === "logical" || this.view === "hasse")
-      reach = Math.min(reach, picture.start + this.room / 14);
+      reach = Math.min(reach, picture.start + this.room / (this.story ? STEP : 14));
     if (picture.axis === "time" && this.view === "space") {
       const margin = Math.max(reach - picture.low, picture.unit / 100) * 0.03;
       this.lookAt(picture.low - margin, reach + margin);
@@ -138,19 +156,7 @@ class App extends Served {
   // ---- what is chosen -------------------------------------------------------------------------------------
 
   clear() {
-    Object.assign(this, {
-      chosen: [],
-      path: null,
-      relation: null,
-      pastOf: null,
-      futureOf: null,
-      links: [],
-      lit: null,
-      critical: false,
-      fault: -1,
-      hover: -1,
-      matchAt: -1,
-    });
+    Object.assign(this, NOTHING_CHOSEN, { fault: -1, hover: -1, matchAt: -1 });
   }
 
   choose(events, { reveal = false } = {}) {
@@ -166,16 +172,7 @@ class App extends Served {
 
   relate(events) {
     const { scene } = this;
-    Object.assign(this, {
-      chosen: events,
-      path: null,
-      relation: null,
-      pastOf: null,
-      futureOf: null,
-      links: [],
-      lit: null,
-      critical: false,
-    });
+    Object.assign(this, NOTHING_CHOSEN, { chosen: events });
     this.chosenNames = events.map(i => scene.name(i));
     if (!scene.hasPast || !events.length) return;
     const [a, b] = events;
@@ -209,6 +206,7 @@ class App extends Served {
 
   classOf(i) {
     const { scene } = this;
+    if (this.story && this.story.isLater(i)) return LATER;
     if (this.pastOf) {
       if (i === this.chosen[0] || i === this.chosen[1]) return CHOSEN;
       const p = scene.process[i],
@@ -308,21 +306,20 @@ class App extends Served {
 
   async showFault(n) {
     const fault = this.scene.faults[n];
+    if (this.story) this.story.show(fault.levels[1]);
     if (this.scene.window && fault.events.some(i => i < 0)) {
       await this.loadAround(...fault.levels);
     }
     const now = this.scene.faults[n],
       known = now.events.concat(now.path).filter(i => i >= 0);
-    if (this.view !== "space") {
-      this.view = "space";
-      this.rebuild();
-    }
+    this.show("space");
     this.clear();
     this.fault = n;
     this.chosen = now.events.filter(i => i >= 0);
     this.chosenNames = this.chosen.map(i => this.scene.name(i));
     this.path = now.path.length && now.path.every(i => i >= 0) ? now.path : null;
-    this.links = this.chosen.map(i => [this.scene.source[i], i]).filter(([from]) => from >= 0);
+    if (this.path)
+      this.links = this.chosen.map(i => [this.scene.source[i], i]).filter(([from]) => from >= 0);
     this.lit = new Set(known);
     this.reveal(known);
     this.panels.show("faults");
@@ -337,10 +334,7 @@ class App extends Served {
       $("live").textContent = "No event of the critical path is loaded.";
       return;
     }
-    if (this.view !== "space") {
-      this.view = "space";
-      this.rebuild();
-    }
+    this.show("space");
     this.clear();
     this.path = path;
     this.lit = new Set(path);
@@ -466,74 +460,6 @@ class App extends Served {
     if (this.frames.length > 600) this.frames.shift();
   }
 
-  drawOverview() {
-    const box = this.overview.getBoundingClientRect(),
-      ratio = this.painter.ratio;
-    const [wide, high] = [
-      Math.max(1, Math.round(box.width * ratio)),
-      Math.max(1, Math.round(box.height * ratio)),
-    ];
-    this.overview.width = wide;
-    this.overview.height = high;
-    const sheet = document.createElement("canvas");
-    sheet.width = wide;
-    sheet.height = high;
-    const g = sheet.getContext("2d");
-    const columns = Math.max(1, Math.floor(wide / (2 * ratio)));
-    const counts =
-      this.scene.window && this.view === "space" && this.axis === "logical" && !this.quiet
-        ? overviewCounts(this.scene, columns)
-        : this.picture.histogram(columns);
-    const most = counts.reduce((a, b) => Math.max(a, b), 1);
-    g.fillStyle = this.painter.colour.message;
-    counts.forEach((value, column) => {
-      const tall = value ? Math.max(2 * ratio, Math.sqrt(value / most) * (high - 6 * ratio)) : 0;
-      g.fillRect(column * 2 * ratio, high - tall, 1.6 * ratio, tall);
-    });
-    if (this.found && this.view === "space" && this.axis === "logical" && !this.quiet) {
-      g.fillStyle = this.painter.colour.future;
-      const { columns: marks } = this.found;
-      marks.forEach((many, at) => {
-        if (many) g.fillRect((at * wide) / marks.length, high - 5 * ratio, 2 * ratio, 5 * ratio);
-      });
-    }
-    g.fillStyle = this.painter.colour.fault;
-    for (const fault of this.scene.faults) {
-      const x =
-        this.view === "space" && this.axis === "logical" && !this.quiet
-          ? fault.levels[1]
-          : this.picture.x
-            ? this.picture.x[fault.events[0]]
-            : NaN;
-      g.fillRect(
-        ((x - this.picture.start) / (this.picture.end - this.picture.start)) * wide - ratio,
-        0,
-        2 * ratio,
-        5 * ratio,
-      );
-    }
-    this.sheet = sheet;
-  }
-
-  markOverview() {
-    if (!this.sheet) return;
-    const g = this.overview.getContext("2d"),
-      wide = this.overview.width,
-      high = this.overview.height;
-    const scale = wide / (this.picture.end - this.picture.start);
-    g.clearRect(0, 0, wide, high);
-    g.drawImage(this.sheet, 0, 0);
-    const from = (this.port.x - this.picture.start) * scale,
-      width = Math.max(3, (this.room / this.port.k) * scale);
-    g.fillStyle = this.painter.colour.past;
-    g.globalAlpha = 0.16;
-    g.fillRect(from, 0, width, high);
-    g.globalAlpha = 1;
-    g.strokeStyle = this.painter.colour.past;
-    g.lineWidth = this.painter.ratio;
-    g.strokeRect(from, 0.5, width, high - 1);
-  }
-
   zoom(factor, px = this.painter.left + this.room / 2) {
     const { port, painter, picture } = this;
     const x = port.x + (px - painter.left) / port.k;
@@ -555,33 +481,10 @@ class App extends Served {
   remember() {
     clearTimeout(this.remembering);
     this.remembering = setTimeout(() => {
-      const state = new URLSearchParams();
-      if (this.about.computations.length > 1) state.set("c", String(this.computation));
-      if (this.view !== "space") state.set("view", this.view);
-      if (this.axis !== "logical") state.set("axis", this.axis);
-      if (this.quiet) state.set("quiet", "1");
-      if (this.query) state.set("find", this.query);
-      const short = value => String(Number(value.toPrecision(7)));
-      state.set(
-        "look",
-        [this.port.x, this.port.x + this.room / this.port.k, this.port.y].map(short).join(","),
-      );
-      for (const i of this.chosen) state.append("event", this.scene.name(i));
-      for (const name of this.hidden) state.append("hide", name);
-      for (const group of this.collapsed) state.append("group", group);
-      const text = `#${state}`;
+      const text = `#${addressOf(this)}`;
       if (text.length < 8000 && text !== location.hash) history.replaceState(null, "", text);
     }, 250);
   }
-}
-
-function overviewCounts(scene, columns) {
-  const counts = new Float64Array(columns),
-    width = 1024;
-  scene.overview.forEach((value, at) => {
-    counts[Math.floor(((at % width) * columns) / width)] += value;
-  });
-  return counts;
 }
 
 function dark() {

@@ -18,6 +18,18 @@ function shape(g, kind, x, y, r) {
   } else g.rect(x - r * 0.75, y - r * 0.75, r * 1.5, r * 1.5);
 }
 
+// An event in the middle of a sheet of twice `half` pixels; an arrival is a ring.
+function drawShape(g, kind, half, radius, ratio, colour, ground) {
+  g.scale(ratio, ratio);
+  g.beginPath();
+  shape(g, kind, half, half, radius);
+  g.lineWidth = 1.5;
+  g.fillStyle = kind === 1 ? ground : colour;
+  g.strokeStyle = colour;
+  g.fill();
+  if (kind === 1) g.stroke();
+}
+
 function niceStep(least, whole) {
   const power = 10 ** Math.floor(Math.log10(least));
   const step = [1, 2, 5, 10].map(m => m * power).find(m => m >= least);

@@ -7,11 +7,16 @@ const MOST_LINES = 1000;
 const MOST_BENT = 400; // where there are more lines, they are straight
 const BOWS = [0, 5, -5, 10, -10, 16, -16, 24, -24]; // how far aside the middle of a line may be led
 const COLUMN = 3; // pixels
+const COLOURS =
+  "ink paper board dim rule soft lane message past future faint fault held event".split(" ");
 const NEUTRAL = 0,
   PAST = 1,
   FUTURE = 2,
   DIM = 3,
-  CHOSEN = 4;
+  CHOSEN = 4,
+  AT_FAULT = 5,
+  IN_FLIGHT = 6, // of a story: a copy that arrives at a later step
+  LATER = 7; // of a story: not drawn yet
 
 class Ground {
   constructor(canvas) {
@@ -24,37 +29,10 @@ class Ground {
   readColours() {
     const style = getComputedStyle(document.documentElement);
     const colour = name => style.getPropertyValue(`--${name}`).trim();
-    this.colour = Object.fromEntries(
-      [
-        "ink",
-        "paper",
-        "board",
-        "dim",
-        "rule",
-        "lane",
-        "message",
-        "past",
-        "future",
-        "faint",
-        "fault",
-        "held",
-        "event",
-      ].map(name => [name, colour(name)]),
-    );
-    this.classes = [
-      this.colour.event,
-      this.colour.past,
-      this.colour.future,
-      this.colour.faint,
-      this.colour.ink,
-    ];
-    this.lines = [
-      this.colour.message,
-      this.colour.past,
-      this.colour.future,
-      this.colour.faint,
-      this.colour.ink,
-    ];
+    this.colour = Object.fromEntries(COLOURS.map(name => [name, colour(name)]));
+    const { event, message, past, future, faint, ink, fault } = this.colour;
+    this.classes = [event, past, future, faint, ink, fault];
+    this.lines = [message, past, future, faint, ink, fault, message];
     this.font = style.getPropertyValue("--font").trim() || "system-ui, sans-serif";
   }
 
@@ -109,17 +87,9 @@ class Ground {
       key = `${kind} ${colour} ${r} ${this.ratio}`;
     if (!this.sprites.has(key)) {
       const sheet = document.createElement("canvas"),
-        half = Math.ceil(r * 1.3) + 2,
-        g = sheet.getContext("2d");
+        half = Math.ceil(r * 1.3) + 2;
       sheet.width = sheet.height = 2 * half * this.ratio;
-      g.scale(this.ratio, this.ratio);
-      g.beginPath();
-      shape(g, kind, half, half, r);
-      g.lineWidth = 1.5;
-      g.fillStyle = kind === 1 ? this.colour.board : colour;
-      g.strokeStyle = colour;
-      g.fill();
-      if (kind === 1) g.stroke();
+      drawShape(sheet.getContext("2d"), kind, half, r, this.ratio, colour, this.colour.board);
       if (this.sprites.size > 500) this.sprites.clear();
       this.sprites.set(key, sheet);
     }

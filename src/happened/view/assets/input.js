@@ -89,10 +89,7 @@ function listen(app) {
     event.stopPropagation();
   });
   for (const view of ["space", "hasse", "spans"]) {
-    $(`view-${view}`).addEventListener("click", () => {
-      app.view = view;
-      app.rebuild();
-    });
+    $(`view-${view}`).addEventListener("click", () => app.show(view));
   }
   $("axis").addEventListener("click", () => {
     app.axis = app.axis === "time" ? "logical" : "time";
@@ -211,18 +208,8 @@ const KEYS = {
   "-": app => app.zoom(1 / 1.6),
   0: app => app.fit(),
   f: app => app.fit(),
-  h: app => {
-    if (app.allowed("hasse") === "hasse") {
-      app.view = app.view === "hasse" ? "space" : "hasse";
-      app.rebuild();
-    }
-  },
-  s: app => {
-    if (app.allowed("spans") === "spans") {
-      app.view = app.view === "spans" ? "space" : "spans";
-      app.rebuild();
-    }
-  },
+  h: app => app.show(app.view === "hasse" ? "space" : "hasse"),
+  s: app => app.show(app.view === "spans" ? "space" : "spans"),
   t: () => $("axis").hidden || $("axis").click(),
   q: () => $("quiet").hidden || $("quiet").click(),
   d: app => switchTheme(app),
@@ -233,6 +220,8 @@ const KEYS = {
   },
   p: app => app.pin(),
   c: app => app.showCritical(),
+  Home: app => app.story && app.story.show(0),
+  End: app => app.story && app.story.show(Infinity),
   m: app => followMessage(app),
   Escape: app => app.choose([]),
 };
@@ -243,6 +232,7 @@ function key(app, event) {
   const arrow = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
   if (arrow && !event.target.closest("#tabs")) {
     event.preventDefault();
+    if (app.story && arrow[0] && !event.shiftKey) return app.story.show(app.story.step + arrow[0]);
     if (event.shiftKey || !app.chosen.length) return app.pan(-arrow[0] * 80, -arrow[1] * 60);
     return step(app, ...arrow);
   }
@@ -297,7 +287,7 @@ function followMessage(app) {
     chosen: [i],
   } = app;
   if (i === undefined) return;
-  const [next] = scene.kind[i] === 0 ? scene.deliveriesOf(i) : scene.informants(i).concat(scene.effectsOf(i));
+  const [next] = (scene.kind[i] === 0 ? scene.deliveriesOf(i) : scene.informants(i)).concat(scene.effectsOf(i));
   if (next !== undefined) app.choose([next], { reveal: true });
 }
 

@@ -15,11 +15,11 @@ class Lines extends Ground {
     }
     this.linesInView = seen.length;
     const chosen = seen.length > MOST_LINES ? this.thinned(seen) : seen;
-    this.linesShown = chosen;
     this.bows = new Map(); // of this picture; a line asks for its own several times
-    const batches = this.lines.map(() => []);
+    const batches = [...this.lines, LATER].map(() => []);
     for (const k of chosen) batches[this.edgeClass(from[k], to[k])].push(k);
-    for (const kind of [DIM, NEUTRAL, PAST, FUTURE, CHOSEN])
+    this.linesShown = batches.slice(0, IN_FLIGHT).flat();
+    for (const kind of [IN_FLIGHT, DIM, NEUTRAL, PAST, FUTURE, CHOSEN, AT_FAULT])
       this.strokeEdges(batches[kind], kind, seen.length);
     if (seen.length <= MOST_LINES) this.paintLost();
   }
@@ -56,9 +56,12 @@ class Lines extends Ground {
   }
 
   edgeClass(i, j) {
-    if (this.marks.fault >= 0) return DIM;
     const a = this.marks.classOf(i),
       b = this.marks.classOf(j);
+    if (a === LATER) return LATER;
+    if (b === LATER) return IN_FLIGHT;
+    if (this.marks.fault >= 0) return DIM;
+    if (this.marks.story && this.marks.faulty.has(j)) return AT_FAULT;
     if (a === NEUTRAL && b === NEUTRAL) return NEUTRAL;
     if ((a === PAST || a === CHOSEN) && (b === PAST || b === CHOSEN)) return PAST;
     if ((a === FUTURE || a === CHOSEN) && (b === FUTURE || b === CHOSEN)) return FUTURE;
@@ -75,12 +78,14 @@ class Lines extends Ground {
     // Lines one pixel wide are drawn many times faster than wider ones, and wider ones one by one much faster
     // than as one path.
     g.lineWidth = crowded || batch.length > 300 || kind === NEUTRAL || kind === DIM ? 1 : 1.6;
+    if (kind === IN_FLIGHT) g.setLineDash([3, 5]);
     for (const k of batch) {
       g.beginPath();
       this.line(g, from[k], to[k]);
       g.stroke();
     }
-    if (!crowded && kind !== DIM) {
+    g.setLineDash([]);
+    if (!crowded && kind !== DIM && kind !== IN_FLIGHT) {
       for (const k of batch) {
         g.beginPath();
         this.head(g, from[k], to[k], 6);
@@ -117,7 +122,7 @@ class Lines extends Ground {
       const height = Math.min(this.laneHeight * 0.7, 8 + Math.abs(bx - ax) / 6);
       return [x, Math.abs(i - j) > 1 ? ay - height : ay];
     }
-    return [x + 2 * this.bow(i, j), (ay + by) / 2];
+    return [x + (2 * this.bow(i, j)) / steepness(ax - bx, ay - by), (ay + by) / 2];
   }
 
   // How far a line is led aside: as little as keeps it clear of all events on the lanes that it crosses, or, where
@@ -140,24 +145,26 @@ class Lines extends Ground {
     return this.bows.get(key);
   }
 
-  // The distance between a line that is led aside and the nearest event on the lanes between its ends, if it is
-  // less than `reach`.
+  // About the distance between a line that is led aside and the nearest event on the lanes between its ends, if
+  // it is less than `reach`.
   room(i, j, aside, reach) {
     const { picture } = this,
       [ax, ay] = this.place(i),
       [bx, by] = this.place(j);
     const [from, to] = [i, j].map(e => picture.laneOf[picture.scene.process[e]]),
-      side = Math.sign(to - from);
+      side = Math.sign(to - from),
+      steep = steepness(ax - bx, ay - by),
+      wide = reach / steep / this.port.k;
     let least = reach;
     for (let lane = from + side; side && lane !== to; lane += side) {
       const share = (this.y(lane) - ay) / (by - ay),
-        x = ax + share * (bx - ax) + 4 * share * (1 - share) * aside,
+        x = ax + share * (bx - ax) + (4 * share * (1 - share) * aside) / steep,
         at = this.port.x + (x - this.left) / this.port.k;
       for (const p of picture.lanes[lane].members) {
-        const [first, end] = picture.stretch(p, at - reach / this.port.k, at + reach / this.port.k);
+        const [first, end] = picture.stretch(p, at - wide, at + wide);
         if (end - first > 8) continue; // a crowd: there is no way around it
         for (let e = first; e < end; e++) {
-          const apart = Math.abs(x - this.sx(picture.x[e]));
+          const apart = Math.abs(x - this.sx(picture.x[e])) * steep;
           if (apart < least) least = apart; // never so for what is not shown, which stands at NaN
         }
       }
@@ -234,23 +241,46 @@ class Lines extends Ground {
     return best;
   }
 
-  // From a point to the line between two events, of whose curve a few chords are taken.
-  distance(i, j, px, py) {
+  // Points along the line between two events, so that the chords between them stand for it.
+  points(i, j, chords = this.isStraight(i, j) ? 1 : 8) {
     const [ax, ay] = this.place(i),
       [bx, by] = this.place(j),
-      [cx, cy] = this.control(i, j),
-      chords = this.isStraight(i, j) ? 1 : 8;
-    let least = Infinity,
-      [x, y] = [ax, ay];
-    for (let n = 1; n <= chords; n++) {
+      [cx, cy] = this.control(i, j);
+    return Array.from({ length: chords + 1 }, (_, n) => {
       const t = n / chords,
-        nextX = (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t ** 2 * bx,
-        nextY = (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t ** 2 * by;
+        at = (a, c, b) => (1 - t) ** 2 * a + 2 * t * (1 - t) * c + t ** 2 * b;
+      return [at(ax, cx, bx), at(ay, cy, by)];
+    });
+  }
+
+  // From a point to the line between two events.
+  distance(i, j, px, py) {
+    const points = this.points(i, j);
+    let least = Infinity;
+    for (let n = 1; n < points.length; n++) {
+      const [[x, y], [nextX, nextY]] = [points[n - 1], points[n]];
       least = Math.min(least, fromChord(px - x, py - y, nextX - x, nextY - y));
-      [x, y] = [nextX, nextY];
     }
     return least;
   }
+
+  // Whether a line runs through the box of a label.
+  strikes(k, middle, top, width) {
+    const { from, to } = this.picture.edges,
+      [ax, ay] = this.place(from[k]),
+      [bx, by] = this.place(to[k]),
+      [left, right] = [middle - width / 2, middle + width / 2];
+    if (Math.max(ax, bx) < left || Math.min(ax, bx) > right) return false;
+    if (Math.max(ay, by) < top - this.laneHeight || Math.min(ay, by) > top + this.laneHeight) return false;
+    return this.points(from[k], to[k], 40).some(
+      ([x, y]) => x > left && x < right && y > top && y < top + LABEL_HEIGHT,
+    );
+  }
+}
+
+// How much of a way across is a distance from a line of this slope.
+function steepness(dx, dy) {
+  return Math.max(0.2, Math.abs(dy) / (Math.hypot(dx, dy) || 1));
 }
 
 // From a point to the stretch between the origin and (dx, dy).

@@ -3,6 +3,8 @@
 
 const LEAST_LABEL = 120; // pixels that a label may take from those of the events after it
 const LEAST_LETTERS = 10; // fewer of a longer label tell nothing
+const LABEL_HEIGHT = 12;
+const MOST_AVOIDED = 100; // where there are more lines, labels stand below their events
 const NARROW = 4; // pixels of a letter at least: what cannot fit need not be measured
 
 class Painter extends Lines {
@@ -16,6 +18,7 @@ class Painter extends Lines {
     this.to = port.x + (this.width - this.left + 12) / port.k;
     this.gather();
     const { scene } = this;
+    if (this.marks.story && picture.view === "space") this.paintStep(this.marks.story.step);
     this.paintLanes();
     this.paintBreaks();
     if (scene.window) this.paintFar();
@@ -66,6 +69,13 @@ class Painter extends Lines {
     g.stroke();
   }
 
+  // The column of the step that a story has come to.
+  paintStep(step) {
+    const from = Math.max(this.left, this.sx(step - 0.5));
+    this.context.fillStyle = this.colour.soft;
+    if (step) this.context.fillRect(from, AXIS, this.sx(step + 0.5) - from, this.height - AXIS);
+  }
+
   paintBreaks() {
     if (!this.picture.breaks) return;
     const { context: g } = this;
@@ -94,9 +104,9 @@ class Painter extends Lines {
         const [from, to] = picture.stretch(p, this.port.x, this.to);
         for (let i = from; i < to; i++) {
           const column = Math.floor((picture.x[i] - this.port.x) * scale);
-          if (!(column >= 0 && column < columns)) continue;
-          counts[column]++;
           const kind = this.marks.classOf(i);
+          if (!(column >= 0 && column < columns) || kind === LATER) continue;
+          counts[column]++;
           if (counts[column] === 1 || kind !== DIM) classes[column] = kind;
         }
       }
@@ -140,17 +150,16 @@ class Painter extends Lines {
   }
 
   paintHeld() {
-    const { context: g, scene } = this;
+    if (this.picture.view !== "space") return;
+    const { context: g, scene, picture } = this;
     const high = Math.min(7, this.laneHeight * 0.25);
+    const holds = this.marks.story ? this.marks.story.holds : scene.holds.map(([a, i]) => [a, picture.x[i]]);
     g.fillStyle = this.colour.held;
     g.globalAlpha = this.marks.pastOf || this.marks.lit ? 0.35 : 1;
-    for (const [, from, to] of this.shown) {
-      for (let i = from; i < to; i++) {
-        const arrival = scene.arrival[i];
-        if (arrival < 0 || this.picture.view !== "space" || i - arrival < 2) continue;
-        const [x, y] = this.place(arrival);
-        g.fillRect(x, y - high / 2, this.place(i)[0] - x, high);
-      }
+    for (const [arrival, until] of holds) {
+      if (!(picture.x[arrival] <= this.to && until >= this.from)) continue; // false for what is not shown: NaN
+      const [x, y] = this.place(arrival);
+      g.fillRect(x, y - high / 2, this.sx(until) - x, high);
     }
     g.globalAlpha = 1;
   }
@@ -161,7 +170,9 @@ class Painter extends Lines {
     for (const [, from, to] of this.shown) {
       for (let i = from; i < to; i++) {
         if (!(picture.x[i] >= this.from && picture.x[i] <= this.to)) continue;
-        const key = this.marks.classOf(i) * 8 + scene.kind[i];
+        const kind = this.marks.classOf(i);
+        if (kind === LATER) continue;
+        const key = kind * 8 + scene.kind[i];
         if (!batches.has(key)) batches.set(key, []);
         batches.get(key).push(i);
       }
@@ -194,20 +205,20 @@ class Painter extends Lines {
         if (n) this.head(g, path[n - 1], i, 9);
       });
       g.fill();
-      for (const [from, to] of this.marks.links) {
-        g.lineWidth = 2;
-        g.setLineDash([6, 4]);
-        g.strokeStyle = g.fillStyle = this.marks.pathColour;
-        g.beginPath();
-        this.line(g, from, to);
-        g.stroke();
-        g.setLineDash([]);
-        g.beginPath();
-        this.head(g, from, to, 9);
-        g.fill();
-      }
-      for (const i of path) this.shapes([i], picture.scene.kind[i], this.marks.pathColour);
     }
+    for (const [from, to] of this.marks.links) {
+      g.lineWidth = 2;
+      g.setLineDash([6, 4]);
+      g.strokeStyle = g.fillStyle = this.marks.pathColour;
+      g.beginPath();
+      this.line(g, from, to);
+      g.stroke();
+      g.setLineDash([]);
+      g.beginPath();
+      this.head(g, from, to, 9);
+      g.fill();
+    }
+    for (const i of path || []) this.shapes([i], picture.scene.kind[i], this.marks.pathColour);
     for (const i of chosen) this.ring(i, this.colour.ink, 4, 2.4);
     if (matchAt >= 0) this.ring(matchAt, this.colour.held, 6, 3);
     if (hover >= 0) this.ring(hover, this.colour.dim, 3, 1.5);
@@ -220,7 +231,7 @@ class Painter extends Lines {
         this.picture.x[i] >= this.from &&
         this.picture.x[i] <= this.to &&
         this.picture.laneOf[this.scene.process[i]] >= 0 &&
-        this.marks.classOf(i) !== DIM
+        ![DIM, LATER].includes(this.marks.classOf(i))
       )
         this.ring(i, this.colour.fault, 3, 2);
     }
@@ -236,6 +247,7 @@ class Painter extends Lines {
     g.strokeStyle = this.colour.board;
     g.lineWidth = 3;
     g.lineJoin = "round";
+    this.labels = [];
     for (let lane = this.lanesShown[0]; lane < this.lanesShown[1]; lane++) {
       if (picture.lanes[lane].members.length > 1) continue;
       const [p] = picture.lanes[lane].members,
@@ -246,7 +258,7 @@ class Painter extends Lines {
         const after = scene.process[i + 1] === p ? this.sx(picture.x[i + 1]) : NaN;
         const next = Number.isNaN(after) ? x + 400 : after;
         const text = scene.text(scene.label[i]) || scene.messageOf(i);
-        if (!text || !(x >= this.left)) continue;
+        if (!text || !(x >= this.left) || this.marks.classOf(i) === LATER) continue;
         // Where events stand close, the first takes the room of those that follow it.
         const room = Math.min(2 * (x - right), Math.max(LEAST_LABEL, 2 * (next - x))) - 4;
         const least = Math.min(text.length, LEAST_LETTERS);
@@ -255,13 +267,24 @@ class Painter extends Lines {
         const width = g.measureText(shown).width;
         const middle = Math.max(this.left + width / 2, Math.min(x, this.width - width / 2 - 4));
         if (middle - width / 2 < right) continue;
-        g.strokeText(shown, middle, this.y(lane) + this.radius + 4);
+        const top = this.labelTop(middle, this.y(lane), width);
+        g.strokeText(shown, middle, top);
         g.fillStyle = this.marks.classOf(i) === DIM ? this.colour.faint : this.colour.dim;
-        g.fillText(shown, middle, this.y(lane) + this.radius + 4);
+        g.fillText(shown, middle, top);
+        this.labels.push([shown, middle, top, width]);
         right = middle + width / 2 + 4;
       }
     }
     g.textAlign = "left";
+  }
+
+  // Where the label of an event stands: below it, or above if fewer lines run through it there.
+  labelTop(middle, y, width) {
+    const below = y + this.radius + 4,
+      above = y - this.radius - 4 - LABEL_HEIGHT;
+    if (this.linesInView > MOST_AVOIDED) return below;
+    const struck = top => this.linesShown.filter(k => this.strikes(k, middle, top, width)).length;
+    return struck(above) < struck(below) ? above : below;
   }
 
   paintAxis() {
@@ -275,7 +298,7 @@ class Painter extends Lines {
     g.textAlign = "center";
     const time = this.picture.axis === "time" && this.picture.view !== "hasse";
     const step = niceStep(90 / this.port.k, !time);
-    if (this.picture.breaks) return this.caption(g, "quiet stretches shortened");
+    if (this.picture.breaks) return;
     for (let x = Math.ceil(this.port.x / step) * step; this.sx(x) < this.width; x += step) {
       const at = this.sx(x);
       if (at < this.left + 10 || (!time && x < 1)) continue;
@@ -284,7 +307,6 @@ class Painter extends Lines {
       g.fillStyle = this.colour.dim;
       g.fillText(time ? duration(x + 0, step) : x.toLocaleString("en"), at, AXIS / 2 - 1);
     }
-    this.caption(g, time ? "time" : this.picture.view === "hasse" ? "level" : "logical time");
   }
 
   paintNames() {
@@ -310,14 +332,17 @@ class Painter extends Lines {
     }
     g.fillStyle = this.colour.paper;
     g.fillRect(0, 0, this.left - 1, AXIS - 1);
-    const time = picture.axis === "time" && picture.view === "space";
-    this.caption(
-      g,
-      picture.breaks ? "shortened" : time ? "time" : picture.view === "hasse" ? "level" : "logical time",
-    );
+    this.caption(g, this.axisName);
   }
 
-  // The event at a point, within a few pixels; -1 if there is none.
+  get axisName() {
+    const { picture } = this;
+    if (picture.breaks) return "shortened";
+    if (picture.view === "hasse") return "level";
+    if (picture.axis === "time") return "time";
+    return this.marks.story ? "step" : "logical time";
+  }
+
   laneNear(py) {
     return Math.floor((py + this.port.y - this.top) / this.laneHeight);
   }
@@ -327,6 +352,7 @@ class Painter extends Lines {
     return py < AXIS ? undefined : this.picture.lanes[this.laneNear(py)];
   }
 
+  // The event at a point, within a few pixels; -1 if there is none.
   eventAt(px, py) {
     const { picture, port } = this;
     if (px < this.left || py < AXIS) return -1;
@@ -341,7 +367,7 @@ class Painter extends Lines {
         const [from, to] = picture.stretch(p, x - 14 / port.k, x + 14 / port.k);
         for (let i = from; i < to; i++) {
           const distance = (this.sx(picture.x[i]) - px) ** 2 + dy ** 2;
-          if (distance < least) {
+          if (distance < least && this.marks.classOf(i) !== LATER) {
             least = distance;
             best = i;
           }

@@ -15,15 +15,22 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-function count(number, noun) {
-  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+const paragraph = (kind, ...children) => element("p", kind ? { class: kind } : {}, ...children);
+const button = (text, act) => element("button", { type: "button", class: "quiet", onclick: act }, text);
+const entry = (act, ...children) =>
+  element("li", {}, element("button", { type: "button", class: "link", onclick: act }, ...children));
+const ordered = items => element("ol", { class: "plain" }, ...items);
+const grouped = number => number.toLocaleString("en");
+
+function count(number, noun, nouns = `${noun}s`) {
+  return `${grouped(number)} ${number === 1 ? noun : nouns}`;
 }
 
 class Panels {
   constructor(app) {
     this.app = app;
     this.body = document.getElementById("panel-body");
-    this.tabs = [...document.querySelectorAll("#tabs button")];
+    this.tabs = [...document.querySelectorAll("#tabs button:not([hidden])")];
     this.tab = "details";
     for (const tab of this.tabs) tab.addEventListener("click", () => this.show(tab.dataset.tab));
     document.getElementById("tabs").addEventListener("keydown", event => {
@@ -63,7 +70,7 @@ class Panels {
       at = document.activeElement.dataset.key;
     const faults = app.scene.faults.length + app.astray.length;
     this.tabs.find(tab => tab.dataset.tab === "faults").textContent = faults
-      ? `Faults ${faults.toLocaleString("en")}`
+      ? `Faults ${grouped(faults)}`
       : "Faults";
     this.body.replaceChildren(...this[this.tab]().filter(child => child));
     // What had the focus has been made anew: who goes by keys must not start over.
@@ -103,8 +110,12 @@ class Panels {
     if (!events.length) return null;
     const items = events.slice(0, MOST_LISTED).map(i => element("li", {}, this.link(i, tell && tell(i))));
     const more = events.length - items.length;
-    if (more > 0) items.push(element("li", { class: "dim" }, `and ${more.toLocaleString("en")} more`));
-    return element("section", {}, element("h3", {}, title), element("ol", { class: "plain" }, ...items));
+    if (more > 0) items.push(element("li", { class: "dim" }, `and ${grouped(more)} more`));
+    return element("section", {}, element("h3", {}, title), ordered(items));
+  }
+
+  story() {
+    return this.app.story.panel();
   }
 
   details() {
@@ -115,64 +126,57 @@ class Panels {
     if (app.critical) return this.criticalPath();
     const events = scene.totals.reduce((a, b) => a + b, 0);
     return [
-      element("p", { class: `verdict ${app.about.outcome}` }, app.about.sentence),
-      element(
-        "p",
-        {},
-        `${count(events, "event")} of ${count(scene.processes.length, "process").replace("processs", "processes")}` +
+      this.verdict(),
+      paragraph(
+        "",
+        `${count(events, "event")} of ${count(scene.processes.length, "process", "processes")}` +
           `, ${count(scene.depth, "level")} deep.`,
       ),
-      ...app.about.notes.concat(scene.notes).map(note => element("p", { class: "note" }, note)),
-      element(
-        "p",
-        { class: "dim" },
+      ...app.about.notes.concat(scene.notes).map(note => paragraph("note", note)),
+      paragraph(
+        "dim",
         matchMedia("(hover: none)").matches
           ? "Tap an event: what caused it lights up, and what it caused; all else is concurrent. " +
               "Then “Select a second”, and tap another, for the path between them."
           : "Click an event: what caused it lights up, and what it caused; all else " +
               "is concurrent. Shift-click a second one for the path between them. Press ? for all keys.",
       ),
-      element(
-        "p",
-        {},
-        element(
-          "button",
-          { type: "button", class: "quiet", onclick: () => app.showCritical() },
-          "Critical path",
-        ),
-      ),
+      paragraph("", button("Critical path", () => app.showCritical())),
       this.legend(),
     ];
+  }
+
+  verdict() {
+    const { about } = this.app;
+    return paragraph(`verdict ${about.outcome}`, about.sentence);
   }
 
   criticalPath() {
     const { app } = this,
       { scene, path } = app;
-    const timed = scene.criticalTimed,
+    const steps = scene.criticalSteps,
+      timed = steps.length > 0,
       total = scene.critical.length;
-    const [first, last] = [path[0], path[path.length - 1]];
     const shown = path.slice(-MOST_LISTED),
       left = path.length - shown.length;
-    const items = shown.map((i, n) => {
-      const before = path[left + n - 1];
-      const since = timed && before !== undefined ? ` +${duration(scene.time[i] - scene.time[before])}` : "";
-      return element("li", {}, this.link(i), since);
+    const items = shown.map(i => {
+      const took = scene.criticalStep(i);
+      return element("li", {}, this.link(i), took === undefined ? "" : ` +${duration(took)}`);
     });
-    const loaded = path.length < total ? `, of which ${path.length.toLocaleString("en")} are loaded` : "";
-    const took = timed && !loaded ? ` in ${duration(scene.time[last] - scene.time[first])}` : "";
-    const meant = timed ? "before each event, what it waited for." : "a longest chain of causes.";
+    const loaded = path.length < total ? `, of which ${grouped(path.length)} are loaded` : "";
+    const took = timed && !loaded ? ` in ${duration(steps.reduce((a, b) => a + b, 0))}` : "";
+    const meant = timed ? "before each event, what it waited for last." : "a longest chain of causes.";
     return [
       element("h2", {}, "Critical path"),
-      element(
-        "p",
-        {},
+      paragraph(
+        "",
         total === 1
           ? "1 event: nothing that is recorded led to the last one."
           : `${count(total, "event")}${took}${loaded}: ${meant}`,
       ),
-      element("button", { type: "button", class: "quiet", onclick: () => app.choose([]) }, "Back"),
-      left ? element("p", { class: "note" }, `The last ${shown.length} of them are listed.`) : null,
-      element("ol", { class: "plain" }, ...items),
+      button("Back", () => app.choose([])),
+      left ? paragraph("note", `The last ${shown.length} of them are listed.`) : null,
+      ordered(items),
     ];
   }
 
@@ -183,11 +187,11 @@ class Panels {
     if (scene.label[i] >= 0) rows.push(["label", scene.text(scene.label[i])]);
     if (scene.hasTime && !Number.isNaN(scene.time[i])) rows.push(["time", app.timeOf(i)]);
     if (FATES[scene.fate[i]]) rows.push(["fate", FATES[scene.fate[i]]]);
-    rows.push(["level", scene.level[i].toLocaleString("en")]);
-    const attributes = scene.attributes[i] >= 0 ? scene.text(scene.attributes[i]) : [];
+    rows.push(["level", grouped(scene.level[i])]);
+    const attributes = attributesOf(scene, i);
     for (let k = 0; k < attributes.length; k += 2) rows.push([attributes[k], attributes[k + 1]]);
     const deliveries = scene.kind[i] === 0 ? scene.deliveriesOf(i) : [];
-    const lost = [...scene.lost_send.keys()].filter(k => scene.lost_send[k] === i);
+    const lost = this.lostAt(i);
     return [
       element("h2", {}, ...this.name(i)),
       this.reach(i),
@@ -200,13 +204,7 @@ class Panels {
       ),
       this.list("Caused by", scene.informants(i)),
       this.list("Delivered", deliveries),
-      lost.length
-        ? element(
-            "p",
-            { class: "fault" },
-            `Never delivered at ${lost.map(k => scene.processes[scene.lost_dest[k]]).join(", ")}`,
-          )
-        : null,
+      lost ? paragraph("fault", `Never delivered at ${lost}`) : null,
       this.list("Caused", scene.effectsOf(i)),
       ...(app.view === "hasse" ? this.neighbours(i) : []),
       this.timestamp(i),
@@ -226,29 +224,24 @@ class Panels {
   reach(i) {
     const { app } = this,
       sizes = app.sizes(i);
-    if (!sizes) return element("p", { class: "note" }, "Past and future are not known on this page.");
-    return element(
-      "p",
-      { class: "reach" },
-      element("span", { class: "past" }, `${sizes.past.toLocaleString("en")} before`),
-      sizes.future === null
-        ? null
-        : element("span", { class: "future" }, `${sizes.future.toLocaleString("en")} after`),
-      sizes.future === null
-        ? null
-        : element("span", { class: "dim" }, `${sizes.concurrent.toLocaleString("en")} concurrent`),
+    if (!sizes) return paragraph("note", "Past and future are not known on this page.");
+    const told = (kind, number, what) =>
+      number === null ? null : element("span", { class: kind }, `${grouped(number)} ${what}`);
+    return paragraph(
+      "reach",
+      told("past", sizes.past, "before"),
+      told("future", sizes.future, "after"),
+      told("dim", sizes.concurrent, "concurrent"),
     );
   }
 
   slices(i) {
     const { app } = this;
     if (!app.scene.hasPast) return null;
-    const button = (text, act) => element("button", { type: "button", class: "quiet", onclick: act }, text);
     const second = button("Select a second", () => app.pin());
     second.setAttribute("aria-pressed", String(Boolean(app.pinned)));
-    return element(
-      "p",
-      {},
+    return paragraph(
+      "",
       button("Only its past", () => app.slice("past", i)),
       " ",
       button("Only its future", () => app.slice("future", i)),
@@ -269,10 +262,9 @@ class Panels {
     return element(
       "section",
       { class: "held" },
-      element("p", {}, `Held${long}: it had arrived at `, this.link(arrival, "")),
-      waited.length
-        ? this.list("It waited for", waited, d => scene.messageOf(d))
-        : element("p", { class: "dim" }, "Nothing in between was sent causally before it."),
+      paragraph("", `Held${long}: it had arrived at `, this.link(arrival, "")),
+      this.list("It waited for", waited, d => scene.messageOf(d)) ||
+        paragraph("dim", "Nothing in between was sent causally before it."),
     );
   }
 
@@ -283,43 +275,27 @@ class Panels {
     const known = [...past.keys()].filter(q => past[q] > 0);
     const items = known.slice(0, 60).map(q => element("span", {}, `${scene.processes[q]}\u00a0${past[q]}`));
     if (known.length > 60) items.push(element("span", {}, `and ${known.length - 60} more`));
-    return element(
-      "section",
-      {},
-      element("h3", {}, "Vector timestamp"),
-      element("p", { class: "vector" }, ...items),
-    );
+    return element("section", {}, element("h3", {}, "Vector timestamp"), paragraph("vector", ...items));
   }
 
   pair(i, j) {
     const { app } = this,
       { scene } = app,
       relation = app.relation;
-    const back = element(
-      "button",
-      { type: "button", class: "quiet", onclick: () => app.choose([j]) },
-      "Forget the first",
-    );
+    const back = button("Forget the first", () => app.choose([j]));
     const title = element("h2", {}, ...this.name(i), " and ", ...this.name(j));
     if (relation === "concurrent") {
       return [
         title,
-        element("p", { class: "verdict" }, "Concurrent: neither happened before the other."),
-        element("p", {}, `In the past of both: ${app.common.past}. ${this.commonFuture()}`),
+        paragraph("verdict", "Concurrent: neither happened before the other."),
+        paragraph("", `In the past of both: ${app.common.past}. ${this.commonFuture()}`),
         back,
       ];
     }
     const [first, last] = relation === "before" ? [i, j] : [j, i];
     return [
       title,
-      element(
-        "p",
-        { class: "verdict holds" },
-        ...this.name(first),
-        " happened before ",
-        ...this.name(last),
-        ".",
-      ),
+      paragraph("verdict holds", ...this.name(first), " happened before ", ...this.name(last), "."),
       app.path ? this.list(`A causal path of ${count(app.path.length, "event")}`, app.path) : this.farPath(),
       back,
     ];
@@ -335,7 +311,7 @@ class Panels {
   farPath() {
     const { app } = this;
     const far = app.far && app.far.names === app.chosenNames.join(" ") ? app.far.path : null;
-    if (!far) return element("p", { class: "note" }, "The path leads through events that are not loaded.");
+    if (!far) return paragraph("note", "The path leads through events that are not loaded.");
     const go = step => async () => {
       if (app.scene.find(step.event) < 0) await app.loadAround(step.level);
       app.choose(
@@ -347,21 +323,8 @@ class Panels {
       "section",
       {},
       element("h3", {}, `A causal path of ${count(far.length, "event")}`),
-      element(
-        "ol",
-        { class: "plain" },
-        ...far.map(step =>
-          element(
-            "li",
-            {},
-            element(
-              "button",
-              { class: "link", type: "button", onclick: go(step) },
-              element("b", {}, step.event),
-              ` level ${step.level.toLocaleString("en")}`,
-            ),
-          ),
-        ),
+      ordered(
+        far.map(step => entry(go(step), element("b", {}, step.event), ` level ${grouped(step.level)}`)),
       ),
     );
   }
@@ -369,44 +332,40 @@ class Panels {
   faults() {
     const { app } = this,
       { scene } = app;
-    const items = scene.faults.map((fault, n) =>
-      element(
-        "li",
-        {},
-        element(
-          "button",
-          {
-            class: `link fault${app.fault === n ? " now" : ""}`,
-            type: "button",
-            "data-fault": n,
-            onclick: () => app.showFault(n),
-          },
-          element("b", {}, fault.title),
-          element("span", {}, fault.told),
-        ),
-      ),
-    );
+    const items = scene.faults.map((fault, n) => {
+      const item = entry(
+        () => app.showFault(n),
+        element("b", {}, fault.title),
+        element("span", {}, fault.told),
+      );
+      item.firstChild.className = `link fault${app.fault === n ? " now" : ""}`;
+      item.firstChild.dataset.fault = n;
+      return item;
+    });
     return [
-      element("p", { class: `verdict ${app.about.outcome}` }, app.about.sentence),
-      items.length ? element("ol", { class: "plain faults" }, ...items) : null,
+      this.verdict(),
+      items.length ? ordered(items) : null,
       this.list("Deliveries astray", app.astray, i => `${scene.messageOf(i)}: ${FATES[scene.fate[i]]}`),
-      this.list("Never delivered", [...new Set(scene.lost_send)], i => this.lost(i)),
-      ...app.about.quarantine.map(reason => element("p", { class: "note" }, `Left out: ${reason}`)),
+      this.list(
+        "Never delivered",
+        [...new Set(scene.lost_send)],
+        i => `${scene.messageOf(i)} at ${this.lostAt(i)}`,
+      ),
+      ...app.about.quarantine.map(reason => paragraph("note", `Left out: ${reason}`)),
     ];
   }
 
-  // A message that was not delivered everywhere, and where not.
-  lost(send) {
+  // Where a message was not delivered, though it was sent there.
+  lostAt(send) {
     const { scene } = this.app;
     const at = [...scene.lost_send.keys()].filter(k => scene.lost_send[k] === send);
-    return `${scene.messageOf(send)} at ${at.map(k => scene.processes[scene.lost_dest[k]]).join(", ")}`;
+    return at.map(k => scene.processes[scene.lost_dest[k]]).join(", ");
   }
 
   find() {
     const { app } = this;
-    const help = element(
-      "p",
-      { class: "dim" },
+    const help = paragraph(
+      "dim",
       "Words are looked for in names, labels, messages and attributes. " +
         "process:web  kind:send  message:p0:3  label:put  time>2ms  time<1s  http.status=500",
     );
@@ -416,8 +375,7 @@ class Panels {
       element(
         "p",
         { role: "status" },
-        `${count(app.matches.length, "event").replace("event", "matching event")}. ` +
-          "Enter or n goes to the next.",
+        `${count(app.matches.length, "matching event")}. Enter or n goes to the next.`,
       ),
       this.list("Matches", app.matches),
       help,
@@ -429,17 +387,13 @@ class Panels {
     const { found, scene } = this.app;
     if (!found) return [element("p", { role: "status" }, "Looking through the whole trace …")];
     const items = found.events.slice(0, MOST_LISTED).map(({ event, level }, at) =>
-      element(
-        "li",
-        {},
-        element(
-          "button",
-          { class: `link${found.at === at ? " now" : ""}`, type: "button", onclick: () => this.app.goTo(at) },
-          element("b", {}, event),
-          ` level ${level.toLocaleString("en")}${scene.find(event) < 0 ? "" : " · loaded"}`,
-        ),
+      entry(
+        () => this.app.goTo(at),
+        element("b", {}, event),
+        ` level ${grouped(level)}${scene.find(event) < 0 ? "" : " · loaded"}`,
       ),
     );
+    if (items[found.at]) items[found.at].firstChild.classList.add("now");
     const left = found.count - items.length;
     return [
       element(
@@ -447,16 +401,15 @@ class Panels {
         { role: "status" },
         `${count(found.count, "matching event")} in the whole trace. Enter or n goes to the next.`,
       ),
-      items.length ? element("ol", { class: "plain" }, ...items) : null,
-      left > 0 ? element("p", { class: "note" }, `${left.toLocaleString("en")} more are not listed.`) : null,
+      items.length ? ordered(items) : null,
+      left > 0 ? paragraph("note", `${grouped(left)} more are not listed.`) : null,
     ];
   }
 
   inview() {
     const { app } = this;
     return [
-      this.list("Events in view", app.eventsInView(), undefined) ||
-        element("p", { class: "dim" }, "No events are in view."),
+      this.list("Events in view", app.eventsInView(), undefined) || paragraph("dim", "No events are in view."),
     ];
   }
 
@@ -471,64 +424,46 @@ class Panels {
     });
     const rows = [];
     let listed = 0;
+    const row = (kind, text, on, set, name, more = null) =>
+      element(
+        "li",
+        {},
+        this.toggle(text, on, () => app.toggle(set, name), `${kind} ${name}`),
+        more,
+      );
     for (const [group, members] of groups) {
       if (members.length > 1) {
-        rows.push(
-          element(
-            "li",
-            { class: "group" },
-            this.toggle(
-              `Draw ${count(members.length, "process").replace("processs", "processes")} “${group}” as one`,
-              app.collapsed.has(group),
-              () => app.toggle(app.collapsed, group),
-              `group ${group}`,
-            ),
-          ),
-        );
+        const together = `Draw ${count(members.length, "process", "processes")} “${group}” as one`;
+        rows.push(row("group", together, app.collapsed.has(group), app.collapsed, group));
+        rows[rows.length - 1].className = "group";
       }
       for (const p of members) {
         if (listed++ >= MOST_LISTED * 2) continue;
-        rows.push(
-          element(
-            "li",
-            {},
-            this.toggle(
-              scene.processes[p],
-              !app.hidden.has(scene.processes[p]),
-              () => app.toggle(app.hidden, scene.processes[p]),
-              `process ${scene.processes[p]}`,
-            ),
-            element("span", { class: "dim" }, ` ${scene.totals[p].toLocaleString("en")}`),
-          ),
-        );
+        const name = scene.processes[p],
+          events = element("span", { class: "dim" }, ` ${grouped(scene.totals[p])}`);
+        rows.push(row("process", name, !app.hidden.has(name), app.hidden, name, events));
       }
     }
-    const all = shown => () => {
-      app.hidden = new Set(shown ? [] : scene.processes);
+    const hide = names => () => {
+      app.hidden = new Set(names());
       app.rebuild();
     };
-    const chosen = () => {
+    const others = () => {
       const keep = new Set(app.chosen.map(i => scene.processes[scene.process[i]]));
-      app.hidden = new Set(scene.processes.filter(name => !keep.has(name) && keep.size));
-      app.rebuild();
+      return keep.size ? scene.processes.filter(name => !keep.has(name)) : [];
     };
     return [
-      element(
-        "p",
-        {},
-        element("button", { type: "button", class: "quiet", onclick: all(true) }, "Show all"),
+      paragraph(
+        "",
+        button("Show all", hide(() => [])),
         " ",
-        element("button", { type: "button", class: "quiet", onclick: all(false) }, "Hide all"),
+        button("Hide all", hide(() => scene.processes)),
         " ",
-        element("button", { type: "button", class: "quiet", onclick: chosen }, "Only the selected"),
+        button("Only the selected", hide(others)),
       ),
       element("ul", { class: "plain" }, ...rows),
       listed > MOST_LISTED * 2
-        ? element(
-            "p",
-            { class: "note" },
-            `The first ${MOST_LISTED * 2} of ${listed.toLocaleString("en")} are listed.`,
-          )
+        ? paragraph("note", `The first ${MOST_LISTED * 2} of ${grouped(listed)} are listed.`)
         : null,
     ];
   }
@@ -547,15 +482,8 @@ class Panels {
       ["internal event", 3],
     ].map(([text, kind]) => {
       const canvas = element("canvas", { width: 32, height: 32, "aria-hidden": "true" });
-      const g = canvas.getContext("2d");
-      g.scale(2, 2);
-      g.beginPath();
-      shape(g, kind, 8, 8, 4.5);
-      g.fillStyle = kind === 1 ? "transparent" : this.app.painter.colour.event;
-      g.strokeStyle = this.app.painter.colour.event;
-      g.lineWidth = 1.5;
-      g.fill();
-      if (kind === 1) g.stroke();
+      const { colour } = this.app.painter;
+      drawShape(canvas.getContext("2d"), kind, 8, 4.5, 2, colour.event, "transparent");
       return element("li", {}, canvas, text);
     });
     const colours = [

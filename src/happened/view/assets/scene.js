@@ -54,6 +54,10 @@ function firstAtLeast(values, wanted, from, to) {
   return from;
 }
 
+function isHeld([arrival, delivery]) {
+  return arrival >= 0 && delivery - arrival > 1;
+}
+
 class Scene {
   constructor(header, arrays) {
     Object.assign(this, arrays);
@@ -67,7 +71,9 @@ class Scene {
     this.faults = header.faults;
     this.notes = header.notes;
     this.window = header.window || null;
-    this.criticalTimed = header.critical_timed;
+    // Messages that were held, as [arrival, what released it]; -1 if nothing did.
+    this.holds = header.holds || [...this.arrival.keys()].map(i => [this.arrival[i], i]).filter(isHeld);
+    this.criticalSteps = header.critical_steps; // ns from each event of the critical path to the next
     this.size = this.kind.length;
     this.offsets = new Int32Array(this.processes.length + 1);
     header.lengths.forEach((length, p) => {
@@ -189,6 +195,11 @@ class Scene {
   // The events of the critical path that the scene has, in order.
   criticalPath() {
     return [...this.critical].filter(i => i >= 0);
+  }
+
+  // How long an event of the critical path took after the one before it; undefined if that is not known.
+  criticalStep(i) {
+    return this.criticalSteps[this.critical.indexOf(i) - 1];
   }
 
   deliveriesOf(send) {

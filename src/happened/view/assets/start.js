@@ -33,12 +33,30 @@ function stateOf(hash) {
     axis: given.get("axis"),
     quiet: given.get("quiet") === "1",
     query: given.get("find"),
+    step: Number(given.get("step") || 0),
     chosen: given.getAll("event").slice(0, 2),
     hidden: given.getAll("hide"),
     collapsed: given.getAll("group"),
     port: look.length === 3 && look.every(Number.isFinite) && look[1] > look[0] ? look : null,
     window: look.length === 3 && look.every(Number.isFinite) ? look.slice(0, 2) : undefined,
   };
+}
+
+// The same the other way round: what of an application its address holds.
+function addressOf(app) {
+  const state = new URLSearchParams();
+  if (app.about.computations.length > 1) state.set("c", String(app.computation));
+  if (app.view !== "space") state.set("view", app.view);
+  if (app.axis !== "logical") state.set("axis", app.axis);
+  if (app.quiet) state.set("quiet", "1");
+  if (app.query) state.set("find", app.query);
+  if (app.story) state.set("step", app.story.step);
+  const look = [app.port.x, app.port.x + app.room / app.port.k, app.port.y];
+  state.set("look", look.map(value => String(Number(value.toPrecision(7)))).join(","));
+  for (const i of app.chosen) state.append("event", app.scene.name(i));
+  for (const name of app.hidden) state.append("hide", name);
+  for (const group of app.collapsed) state.append("group", group);
+  return state;
 }
 
 async function start() {
@@ -148,6 +166,17 @@ function exposed(app) {
     look: (from, to) => app.lookAt(from, to),
     fit: () => app.fit(),
     pan: (dx, dy) => app.pan(dx, dy),
+    held: () => app.story.holds.map(([arrival, until]) => [app.scene.level[arrival], until]),
+    links: () => app.links.map(link => link.map(i => app.scene.name(i))),
+    lines: () => {
+      const { from, to } = app.picture.edges;
+      return app.painter.linesShown.map(k => ({
+        ends: [from[k], to[k]].map(i => app.scene.name(i)),
+        points: app.painter.points(from[k], to[k], 400),
+      }));
+    },
+    labels: () => app.painter.labels,
+    places: () => named(() => true).map(name => [name, app.painter.place(known(name)), app.painter.radius]),
     frames: () => app.frames.splice(0),
     state: () => ({
       view: app.view,

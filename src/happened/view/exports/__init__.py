@@ -21,7 +21,7 @@ class Export:
     binary: bool = False
 
     def chunks(self, computations: Sequence[Prepared], picture: str) -> Iterator[bytes]:
-        """What is to be written to a file."""
+        """The bytes to write to a file, piece by piece."""
         found = self.write(computations, picture) if self.draws else self.write(computations)
         return (each if self.binary else each.encode() for each in found)
 

@@ -12,7 +12,7 @@ LONGEST = 500
 
 
 class EventText(NamedTuple):
-    """An event by its number in the computation, its name, its row, and what it did."""
+    """An event: its number in the computation, its name, its row of the table, and a description."""
 
     number: int
     name: str

@@ -45,5 +45,5 @@ def _lines(computations: Sequence[Prepared]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """On one line, with the signs that mean something to Mermaid as its own entities."""
+    """The text on one line, with the characters that Mermaid interprets escaped."""
     return "".join(f"#{ord(sign)};" if sign in '#;<>{}&"%' else sign for sign in one_line(text))

@@ -62,7 +62,7 @@ def _arguments(event: EventText) -> dict[str, Any]:
 
 
 def _microseconds(each: Prepared) -> list[float]:
-    """Of every event; one without a time stands where the one before it on its process does."""
+    """The time of every event; one without a time gets that of the event before it on its process."""
     if each.times is None:
         return [float(level) for level in each.levels.tolist()]
     c = each.c

@@ -31,7 +31,7 @@ def write(computations: Sequence[Prepared]) -> Iterator[str]:
 
 
 def _hosts(names: Sequence[str]) -> list[str]:
-    """Names without white space, all different."""
+    """A unique name without white space for each process."""
     hosts: list[str] = []
     used: set[str] = set()
     for name in names:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ...core.errors import LocalProtocolError
-from ..diagram import MOST_EVENTS, STANDALONE, diagram
-from ..hasse import hasse
+from ..diagrams import MOST_EVENTS, diagram, hasse
 from ..prepared import Prepared
 from ..raster import png_of
+from ..space_time import STANDALONE
 from ..timeline import timeline
 
 PICTURES: dict[str, Callable[[Prepared, str], str]] = {

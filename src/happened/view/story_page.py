@@ -1,0 +1,169 @@
+"""A story as a page: the viewer, which draws the steps up to one and lists what every process knows then.
+
+In    what `happened play --json` prints (`sim/scenes.document`)
+Out   one self-contained page
+"""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..causality import encode
+from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND
+from ..causality.linearization import Ints
+from ..trace.schema import SCHEMA
+from .packing import as_text, differences, pack
+from .prepared import Prepared
+from .scene import described
+from .viewer_page import html
+
+Steps = list[dict[str, Any]]
+
+
+def story_page(story: dict[str, Any]) -> str:
+    steps = story["steps"]
+    wrong = [step for step in steps if _is_fault(step)]
+    about = {
+        "title": f"{story['protocol']}: {story['program']}",
+        "sentence": story["notation"],
+        "outcome": "violated" if wrong else "",
+        "quarantine": [],
+        "notes": [],
+        "computations": [{"name": "", "events": len(steps), "faults": len(wrong)}] if steps else [],
+        "story": {"steps": _told(story), "processes": _processes(story)},
+    }
+    return html(about, [as_text(_scene(story))] if steps else [])
+
+
+def _scene(story: dict[str, Any]) -> bytes:
+    """The scene of the viewer: one event for each step, which stands where the number of the step is."""
+    steps, table = story["steps"], _table(story)
+    (computation,) = encode(table)
+    header, arrays = described(Prepared(computation, table))
+    row = computation.row[computation.chain]  # of each event of the scene: the place of its step
+    place = np.empty(len(steps), np.int32)  # of each step: the number of its event
+    place[row] = np.arange(len(steps), dtype=np.int32)
+    source: Ints = np.full(len(steps), -1, np.int32)
+    for step in steps:
+        if step["departed"] and step["source"] == step["process"]:  # a cause elsewhere is one of the `causes`
+            source[place[step["number"] - 1]] = place[step["departed"] - 1]
+    arrays |= {
+        "kind": np.array([_kind(steps[k]) for k in row], np.uint8),
+        "level": differences(row + 1),
+        "source": source,
+    }
+    header |= {
+        "depth": len(steps),
+        "holds": [[int(place[a]), -1 if b is None else int(place[b])] for a, b in _holds(steps)],
+        "faults": [_fault(step, int(place[step["number"] - 1])) for step in steps if _is_fault(step)],
+    }
+    return pack(header, arrays)
+
+
+def _table(story: dict[str, Any]) -> pa.Table:
+    """The steps as a trace of internal events, each arrival caused by the step at which its copy left."""
+    names, rows, seen = story["names"], list[dict[str, Any]](), Counter[int]()
+    for step in story["steps"]:
+        seen[step["process"]] += 1
+        left = rows[step["departed"] - 1] if step["departed"] else None
+        rows.append(
+            {
+                "computation": "",
+                "process": names[step["process"]],
+                "seq": seen[step["process"]],
+                "kind": "internal",
+                "to": [names[to] for to in step["to"]] or None,
+                "relevant": step["kind"] == "event",
+                "causes": left and [{"process": left["process"], "seq": left["seq"]}],
+                "label": _name(step) or None,
+                "attributes": {"step": step["what"]},
+            }
+        )
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def _name(step: dict[str, Any]) -> str:
+    name = ",".join(map(str, step["name"] or ()))
+    return f"({name})" if step["kind"] == "event" else name
+
+
+def _kind(step: dict[str, Any]) -> int:
+    """What the step is drawn as."""
+    if step["kind"] == "arrive":
+        return DELIVER if step["delivered"] else RECEIVE
+    return SEND if step["kind"] == "send" else INTERNAL
+
+
+def _holds(steps: Steps) -> list[tuple[int, int | None]]:
+    """The places of steps whose arrival is held, and of those that release it; None where nothing does."""
+    found = []
+    for place, step in enumerate(steps):
+        arrival = step["arrival"]
+        if arrival is None or arrival in step["taken"]:
+            continue
+        later = range(place + 1, len(steps))
+        here = (k for k in later if steps[k]["process"] == step["process"])
+        found.append((place, next((k for k in here if arrival in steps[k]["taken"]), None)))
+    return found
+
+
+def _is_fault(step: dict[str, Any]) -> bool:
+    return bool(step["wrong"]) or step["kind"] == "refused"
+
+
+def _fault(step: dict[str, Any], event: int) -> dict[str, Any]:
+    number = step["number"]
+    told = "; ".join(step["wrong"]) or step["what"]
+    return {"title": f"Step {number}", "told": told, "events": [event], "path": [], "levels": [number] * 2}
+
+
+def _told(story: dict[str, Any]) -> Steps:
+    """What the page says of each step."""
+    steps = story["steps"]
+    events: dict[tuple[int, int], int] = {}  # the step of each relevant event
+    told = []
+    for step in steps:
+        told.append(
+            {
+                "process": step["process"],
+                "shown": _shown(step),
+                # A matrix has one line for each row.
+                "known": [(title, text.replace("] [", "]\n[")) for title, text in step["known"]],
+                "held": step["held"],
+                "follows": [events[event] for event in map(tuple, step["follows"]) if event in events],
+            }
+        )
+        if step["kind"] == "event":
+            events[tuple(step["name"])] = step["number"]
+    if told:
+        told[-1]["shown"] += [("holds", "", each) for each in story["end"]]
+    return told
+
+
+def _shown(step: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The lines of a step: the kind of each, the rule it names, and its text. What is known stands beside."""
+    rules = {_rule_text(each): each["rule"] for each in step["rules"]}
+    held = {f"{step['process']} holds {each}" for each in step["held"]}
+    shown = []
+    for text in map(str.strip, step["text"][: len(step["text"]) - len(step["known"])]):
+        if text in rules:
+            shown.append(("rule", rules[text], text.replace(f" ({rules[text]})", "", 1)))
+        elif text in held:
+            shown.append(("holds", "", text))
+        else:
+            shown.append(("wrong" if text in step["wrong"] else "", "", text))
+    return shown
+
+
+def _rule_text(told: dict[str, Any]) -> str:
+    rule = f" ({told['rule']})" if told["rule"] else ""
+    return f"{told['about']} {told['what']}{rule}: {told['reason']}"
+
+
+def _processes(story: dict[str, Any]) -> list[tuple[int, str]]:
+    """The processes that take part, with their names."""
+    acting = {step["process"] for step in story["steps"]}
+    addressed = {to for step in story["steps"] for to in step["to"]}
+    return [(p, name) for p, name in enumerate(story["names"]) if p in acting | addressed]
