@@ -1,7 +1,7 @@
 """What the messages of all protocols have in common.
 
-A message is a named tuple, for speed. Its class extends `Application` or `Control` and lists the fields that it
-adds to theirs:
+A message is a named tuple, for speed. Its class extends `Application` or `Control` and lists the fields that
+it adds to theirs:
 
     class RstMessage(Application):     # sender, clock, n, dests, then
         matrix: int
@@ -10,9 +10,9 @@ adds to theirs:
 A field takes precedence over a property of the same name in a class that is extended.
 """
 
-import sys
 from collections import namedtuple
 from html import escape
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from ..core.destinations import unpack
@@ -34,21 +34,12 @@ class _Fields(type):
     """Makes a class a named tuple of its annotated fields, after those of the classes that it extends."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_Fields":
-        inherited = dict.fromkeys(field for base in bases for field in getattr(base, "_fields", ()))
-        defaults = {field: value for base in bases for field, value in getattr(base, "_field_defaults", {}).items()}
-        own = _annotated(namespace)
+        (base,) = bases
+        names, defaults = [*getattr(base, "_fields", ())], {**getattr(base, "_field_defaults", {})}
+        own = get_annotations(type(name, (), dict(namespace)))  # Python 3.14 keeps them elsewhere than 3.11
         defaults |= {field: namespace.pop(field) for field in own if field in namespace}
-        fields = namedtuple(name, [*inherited, *own], defaults=defaults.values())  # type: ignore[misc]
-        return super().__new__(cls, name, (fields, *bases), namespace | {"__slots__": ()})
-
-
-def _annotated(namespace: dict[str, Any]) -> list[str]:
-    if sys.version_info < (3, 14):
-        return list(namespace.get("__annotations__", ()))
-    import annotationlib
-
-    annotate = annotationlib.get_annotate_from_class_namespace(namespace)
-    return list(annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF) if annotate else ())
+        fields = namedtuple(name, [*names, *own], defaults=defaults.values())  # type: ignore[misc]
+        return super().__new__(cls, name, (fields, base), namespace | {"__slots__": ()})
 
 
 class Record(tuple[Any, ...], metaclass=_Fields):
@@ -70,7 +61,7 @@ def _printed(message: Any) -> str:
 class BareApplication(Record):
     """A message for an application, with a sender, a clock, destinations and a payload in whatever fields.
 
-    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}, because its packed numbers say nothing to a reader.
+    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: a reader cannot decode the packed numbers.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -12,6 +12,7 @@ The paper counts a group's multicasts; here the last one of each member is named
 """
 
 from collections.abc import Iterable
+
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError

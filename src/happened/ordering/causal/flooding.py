@@ -11,6 +11,7 @@ Invariant  a process puts each message on all its links when it delivers it, so 
 """
 
 from collections.abc import Iterable
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError

@@ -21,6 +21,7 @@ the unit was delivered and the message to d that remains is concurrent to it.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order

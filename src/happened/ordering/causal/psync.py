@@ -10,6 +10,7 @@ Invariant  `_leaves` are the messages in our view that precede no other one ther
 """
 
 from collections.abc import Iterable
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT

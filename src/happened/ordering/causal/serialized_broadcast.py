@@ -14,6 +14,7 @@ Invariant  that of its Chain. Our own broadcast is a link like any other and is 
 """
 
 from collections.abc import Iterable
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError

@@ -13,6 +13,7 @@ Invariant  that of its Chain; `_latest` maps a destination to the most recent me
 """
 
 from collections.abc import Iterable
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError

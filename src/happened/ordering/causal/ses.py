@@ -14,6 +14,7 @@ ourselves when it is sent, and the next could overtake it.
 """
 
 from collections.abc import Iterable
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes

@@ -28,6 +28,7 @@ a history filtered there (R9) keeps nothing for the other.
 """
 
 from collections.abc import Iterable, Sequence
+
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError

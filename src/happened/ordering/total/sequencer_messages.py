@@ -19,8 +19,6 @@ def _place_text(place: Place) -> str:
 class _ThroughCoordinator(Application):
     """Whoever is or was the coordinator may put it on a link."""
 
-    __slots__ = ()
-
     @property
     def via(self) -> None:
         return None

@@ -8,6 +8,7 @@ Cost       a `ks` machine for each label a process has sent or got; `most` bound
 """
 
 from collections.abc import Iterable
+
 from ....core.effects import Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
