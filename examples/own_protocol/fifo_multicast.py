@@ -3,8 +3,6 @@
 A copy names its sender's message before it to the same destination, and waits for that one.
 """
 
-from typing import NamedTuple
-
 from happened.core.destinations import unpack
 from happened.core.effects import Send
 from happened.core.orders import Order
@@ -15,17 +13,9 @@ from happened.wire.envelope import encode_alike, read_single_kind_address
 from happened.wire.primitives import write_number
 
 
-class _Fifo(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class FifoMessage(Application):
     after: int  # the clock of the sender's message before this one to the same destination, 0 if none
     payload: bytes
-
-
-class FifoMessage(_Fifo, Application):
-    __slots__ = ()
 
     def size(self):
         return 1, 0

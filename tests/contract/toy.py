@@ -3,8 +3,6 @@
 It is right by inspection. `toy_codec` is its codec, `test_toys` plants faults in it.
 """
 
-from typing import NamedTuple
-
 from happened.core.destinations import unpack
 from happened.core.effects import Send
 from happened.core.orders import Order
@@ -22,17 +20,9 @@ FACTS = Facts(
 )
 
 
-class _Toy(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class ToyMessage(Application):
     past: tuple[tuple[int, int, int], ...]  # (sender, clock, destinations) of every message before this one
     payload: bytes
-
-
-class ToyMessage(_Toy, Application):
-    __slots__ = ()
 
     def units(self):
         return frozenset((s, t, d) for s, t, dests in self.past for d in unpack(dests))

@@ -24,14 +24,14 @@ from ..core.effects import Deliver
 from ..core.lanes import CLOCK_LIMIT
 from .delay_queue import DelayQueue, Want
 from .machine import Effect, Held, MessageKey, Multicast
-from .messages import Application
+from .messages import BareApplication
 from .process import Process, State
 
 M = TypeVar("M", bound=Any)
 
 
 class HoldingProcess(Process, Generic[M]):
-    message_type: ClassVar[type[Application]]
+    message_type: ClassVar[type[BareApplication]]
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)

@@ -1,11 +1,19 @@
-"""What the messages of all protocols have in common, as parts to mix into their fields.
+"""What the messages of all protocols have in common.
 
-A message is a named tuple, for speed: `class RstMessage(_Fields, Application)`, fields first, so that a field
-takes precedence over what is said here.
+A message is a named tuple, for speed. Its class extends `Application` or `Control` and lists the fields that
+it adds to theirs:
+
+    class RstMessage(Application):     # sender, clock, n, dests, then
+        matrix: int
+        payload: bytes
+
+A field takes precedence over a property of the same name in a class that is extended.
 """
 
+from collections import namedtuple
 from html import escape
-from typing import Any, Self
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from ..core.destinations import unpack
 from .machine import MessageKey, Unit
@@ -21,6 +29,28 @@ NOBODY: frozenset[int] = frozenset()
 NO_UNITS: frozenset[Unit] = frozenset()
 
 
+@dataclass_transform(frozen_default=True)
+class _Fields(type):
+    """Makes a class a named tuple of its annotated fields, after those of the classes that it extends."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_Fields":
+        (base,) = bases
+        names, defaults = [*getattr(base, "_fields", ())], {**getattr(base, "_field_defaults", {})}
+        own = get_annotations(type(name, (), dict(namespace)))  # Python 3.14 keeps them elsewhere than 3.11
+        defaults |= {field: namespace.pop(field) for field in own if field in namespace}
+        fields = namedtuple(name, [*names, *own], defaults=defaults.values())  # type: ignore[misc]
+        return super().__new__(cls, name, (fields, base), namespace | {"__slots__": ()})
+
+
+class Record(tuple[Any, ...], metaclass=_Fields):
+    """A named tuple, as type checkers see it."""
+
+    if TYPE_CHECKING:
+        _fields: ClassVar[tuple[str, ...]]
+
+        def _replace(self, **changes: Any) -> Self: ...
+
+
 def _printed(message: Any) -> str:
     try:
         return described(message)
@@ -28,14 +58,11 @@ def _printed(message: Any) -> str:
         return tuple.__repr__(message)
 
 
-class Application:
-    """A message for an application: a part of those that have the fields sender, clock, n, dests, payload.
+class BareApplication(Record):
+    """A message for an application, with a sender, a clock, destinations and a payload in whatever fields.
 
-    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: the packed numbers in its fields tell nobody
-    anything.
+    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: a reader cannot decode the packed numbers.
     """
-
-    __slots__ = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -89,21 +116,26 @@ class Application:
         return f"<code>{escape(repr(self))}</code><br><small>{cost}</small>"
 
 
-class Control:
-    """A message of the protocol to itself: a part of those that have a sender and a clock.
+class Application(BareApplication):
+    """A message for an application, with the usual fields first."""
+
+    sender: int
+    clock: int
+    n: int  # how many processes its sender knew
+    dests: int  # bit set
+
+
+class Control(Record):
+    """A message of the protocol to itself. A field `clock` names the application message that it is about.
 
     `str` is how stories tell of it: as the paper writes it, with its numbers, on one line.
     """
 
-    __slots__ = ()
+    sender: int
 
     def __str__(self) -> str:
         about = f" about {key_name((self.sender, self.clock))}" if self.clock else ""
         return f"{type(self).__name__} of {self.sender}{about}"
-
-    @property
-    def sender(self) -> int:
-        raise NotImplementedError
 
     @property
     def clock(self) -> int:

@@ -5,25 +5,20 @@ Promises   that a message is delivered once, at each of its destinations.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from ..core.destinations import pack, unpack
 from ..core.effects import Send
 from ..core.orders import Order
 from ..ordering import Effect, Facts, Multicast
-from ..ordering.messages import Application
+from ..ordering.messages import BareApplication
 from ..ordering.process import Process, State
 
 
-class _Plain(NamedTuple):
+class PlainMessage(BareApplication):
     sender: int
     clock: int
     dests: int  # bit set
     payload: bytes
-
-
-class PlainMessage(_Plain, Application):
-    __slots__ = ()
 
 
 def control_sizes(messages: Sequence[PlainMessage]) -> Sequence[int]:

@@ -15,14 +15,13 @@ buffer is all that tells the two apart.
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...core.effects import Deliver, Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
 from ..facts import UNICAST, Assumptions, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Multicast
-from ..messages import Application, Control
+from ..messages import BareApplication, Control
 from ..notation import key_name
 from ..process import Process, State
 
@@ -41,31 +40,22 @@ FACTS = Facts(
 )
 
 
-class _Unicast(NamedTuple):
+class AcknowledgedMessage(BareApplication):
     sender: int
     clock: int
     n: int
     receiver: int
     payload: bytes
 
-
-class AcknowledgedMessage(_Unicast, Application):
-    __slots__ = ()
-
     @property
     def dests(self) -> int:
         return 1 << self.receiver
 
 
-class _Acknowledgement(NamedTuple):
-    sender: int
-    clock: int
-
-
-class Acknowledgement(_Acknowledgement, Control):
+class Acknowledgement(Control):
     """The receiver of M(sender, clock) has it."""
 
-    __slots__ = ()
+    clock: int
 
     def __str__(self) -> str:
         return f"an acknowledgement of {key_name((self.sender, self.clock))}"

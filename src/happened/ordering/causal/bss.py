@@ -12,8 +12,6 @@ The paper counts broadcasts; here the last one of each sender is named by its cl
 also tick on its own and a held message can say what it waits for.
 """
 
-from typing import NamedTuple
-
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
@@ -37,19 +35,11 @@ FACTS = Facts(
 )
 
 
-class _Bss(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    past: int  # lanes: the last broadcast of each process before this one
-    payload: bytes
-
-
-class BssMessage(_Bss, Application):
+class BssMessage(Application):
     """M(sender, clock), the same for everybody."""
 
-    __slots__ = ()
+    past: int  # lanes: the last broadcast of each process before this one
+    payload: bytes
 
     def units(self) -> frozenset[Unit]:
         """What an entry says of this message's destinations: a broadcast went to them too."""

@@ -12,7 +12,6 @@ The paper counts a group's multicasts; here the last one of each member is named
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
@@ -52,20 +51,12 @@ FACTS = Facts(
 )
 
 
-class _Groups(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class GroupsMessage(Application):
+    """M(sender, clock), the same for the whole group."""
+
     group: int  # the number of the group it is for
     pasts: tuple[int, ...]  # per group, lanes: the last multicast of each member before this one
     payload: bytes
-
-
-class GroupsMessage(_Groups, Application):
-    """M(sender, clock), the same for the whole group."""
-
-    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         """What the entries of its own group say of its destinations; who is in the others it does not say."""

@@ -28,12 +28,10 @@ class HopHeader(NamedTuple):
 
 
 class InHop(Application):
-    """A part of messages that have the field `hop`, which carries their payload and their units.
+    """Messages that have the field `hop`, which carries their payload and their units.
 
     The units name messages as the machine of the hop numbers them.
     """
-
-    __slots__ = ()
 
     @property
     def hop(self) -> KsMessage:

@@ -45,18 +45,10 @@ class PastMessage(NamedTuple):
     payload: bytes
 
 
-class _Carrying(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class CbcastMessage(Application):
     stable: tuple[int, ...]  # per process: its messages up to this clock are delivered everywhere
     past: tuple[PastMessage, ...]  # causes before effects
     payload: bytes
-
-
-class CbcastMessage(_Carrying, Application):
-    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         return frozenset((m.sender, m.clock, d) for m in self.past for d in unpack(m.dests))
@@ -71,16 +63,11 @@ class CbcastMessage(_Carrying, Application):
         return (*self.past, self)
 
 
-class _Acknowledged(NamedTuple):
-    sender: int
-    clock: int
-    by: int
-
-
-class CbcastAcknowledgement(_Acknowledged, Control):
+class CbcastAcknowledgement(Control):
     """Process `by` has delivered M(sender, clock)."""
 
-    __slots__ = ()
+    clock: int
+    by: int
 
     def __str__(self) -> str:
         return f"an acknowledgement of {key_name((self.sender, self.clock))} by {self.by}"

@@ -11,8 +11,6 @@ Invariant  the columns are rows here: lane d of row s is the clock of the last m
            message of s delivered here, and every earlier one to us was too.
 """
 
-from typing import NamedTuple
-
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
@@ -33,21 +31,13 @@ FACTS = Facts(
 )
 
 
-class _ChainTwo(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class ChainTwoMessage(Application):
+    """M(sender, clock) as one destination gets it."""
+
     receiver: int
     sent: int  # lanes by destination: the sender's last message to each before this one
     due: int  # lanes by sender: the last message of each to `receiver` that the sender knows of
     payload: bytes
-
-
-class ChainTwoMessage(_ChainTwo, Application):
-    """M(sender, clock) as one destination gets it."""
-
-    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         vector = lanes(self.n)

@@ -197,9 +197,7 @@ def beyond(entry: HistoryEntry, separator: Separator) -> int:
 
 
 class Timestamped(Application):
-    """A part of messages that have the field `entries`: their timestamp."""
-
-    __slots__ = ()
+    """Messages that have the field `entries`: their timestamp."""
 
     @property
     def entries(self) -> tuple[HistoryEntry, ...]:

@@ -11,7 +11,6 @@ Invariant  a process puts each message on all its links when it delivers it, so 
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -51,17 +50,9 @@ FACTS = Facts(
 )
 
 
-class _Relayed(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class FloodingMessage(Application):
     relay: int  # who put it on this link
     payload: bytes
-
-
-class FloodingMessage(_Relayed, Application):
-    __slots__ = ()
 
     @property
     def via(self) -> int:

@@ -15,7 +15,7 @@ history by R8 already; `expire` is the second.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -42,19 +42,11 @@ FACTS = Facts(
 )
 
 
-class _Stamped(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    entries: tuple[HistoryEntry, ...]  # sorted
-    payload: bytes
-
-
-class HistoryMessage(_Stamped, Timestamped):
+class HistoryMessage(Timestamped):
     """M(sender, clock), the same for all its destinations."""
 
-    __slots__ = ()
+    entries: tuple[HistoryEntry, ...]  # sorted
+    payload: bytes
 
 
 class Histories(HistoryProcess[HistoryMessage]):

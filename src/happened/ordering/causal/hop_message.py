@@ -14,26 +14,18 @@ class RelayedMessage(NamedTuple):
     payload: bytes
 
 
-class _Hop(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set: those the application message is for
+class HopMessage(Timestamped):
+    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop).
+
+    Its units are about hop messages: the destinations of each are the neighbours its relay addressed.
+    """
+
     relay: int
     hop: int
     next: int  # bit set: the neighbours that take it on
     watching: int  # bit set: the neighbours that take note
     entries: tuple[HistoryEntry, ...]  # about hop messages, sorted
     payload: bytes
-
-
-class HopMessage(_Hop, Timestamped):
-    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop).
-
-    Its units are about hop messages: the destinations of each are the neighbours its relay addressed.
-    """
-
-    __slots__ = ()
 
     @property
     def via(self) -> int:

@@ -13,8 +13,6 @@ that it tracks some indirect predecessors too. When all messages go to all, a de
 all it follows, so taking its predecessors out of the set leaves no indirect one: this is the tighter form.
 """
 
-from typing import NamedTuple
-
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
@@ -38,19 +36,11 @@ FACTS = Facts(
 )
 
 
-class _Kim(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    direct: int  # lanes: its direct predecessors, by sender
-    payload: bytes
-
-
-class KimMessage(_Kim, Application):
+class KimMessage(Application):
     """M(sender, clock), the same for everybody."""
 
-    __slots__ = ()
+    direct: int  # lanes: its direct predecessors, by sender
+    payload: bytes
 
     def units(self) -> frozenset[Unit]:
         """What an entry says of this message's destinations: a broadcast went to them too."""

@@ -17,7 +17,7 @@ The misprint in RCV(4) and the unsafe lookahead of §4.5 are corrected here; the
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -28,7 +28,7 @@ from .. import notation
 from ..delay_queue import Want
 from ..facts import CopyTravel, Facts, MembershipChanges, Option, Promises, Waits, WireFormat
 from ..machine import Effect, MessageKey, Unit
-from ..messages import Application
+from ..messages import BareApplication
 from ..process import State
 from . import dependency_log
 from .dependency_log import DependencyLog
@@ -51,17 +51,7 @@ FACTS = Facts(
 )
 
 
-class _Ks(NamedTuple):
-    sender: int
-    clock: int
-    dests: int  # bit set
-    log: DependencyLog
-    receiver: int | None
-    wait_for: int  # lanes: per sender the clock of its message to deliver first, 0 for none (Lemma 1)
-    payload: bytes
-
-
-class KsMessage(_Ks, Application):
+class KsMessage(BareApplication):
     """M(sender, clock) as one destination gets it.
 
     `log` is what every destination is told: the sender's log after the send, own entry included.
@@ -70,7 +60,13 @@ class KsMessage(_Ks, Application):
     is the sender's log before the send: each destination works out its part for itself.
     """
 
-    __slots__ = ()
+    sender: int
+    clock: int
+    dests: int  # bit set
+    log: DependencyLog
+    receiver: int | None
+    wait_for: int  # lanes: per sender the clock of its message to deliver first, 0 for none (Lemma 1)
+    payload: bytes
 
     @property
     def n(self) -> int:

@@ -68,21 +68,13 @@ MOST_SHARED = 2
 """Members that two groups may have in common."""
 
 
-class _Phased(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class PhasedMessage(Application):
+    """It has no units: a phase names no message."""
+
     group: int  # its place among the groups
     previous: int  # the phase of its sender's previous message in this group, 0 if none
     phases: tuple[int, ...]  # per group its last phase in the causal past; for its own group its own phase
     payload: bytes
-
-
-class PhasedMessage(_Phased, Application):
-    """It has no units: a phase names no message."""
-
-    __slots__ = ()
 
     @property
     def phase(self) -> int:
@@ -95,17 +87,12 @@ class PhasedMessage(_Phased, Application):
         return 4 * len(self.phases) + 4
 
 
-class _Passing(NamedTuple):
-    sender: int
+class Resynchronisation(Control):
+    """Process `sender` will send nothing in this group with a phase up to this one."""
+
     group: int
     previous: int
     phase: int
-
-
-class Resynchronisation(_Passing, Control):
-    """Process `sender` will send nothing in this group with a phase up to this one."""
-
-    __slots__ = ()
 
     def __str__(self) -> str:
         return f"a resynchronisation of {self.sender} up to phase {self.phase} of group {self.group}"

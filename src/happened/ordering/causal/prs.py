@@ -11,8 +11,6 @@ On a delivery, a destination of the message keeps what the message does not
 cover (the paper's -max) and gets the message itself; any other takes the union (its ∪max).
 """
 
-from typing import NamedTuple
-
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
@@ -33,19 +31,11 @@ FACTS = Facts(
 )
 
 
-class _Prs(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    before: Columns  # per destination, lanes: the direct predecessors of this message there, by sender
-    payload: bytes
-
-
-class PrsMessage(_Prs, Application):
+class PrsMessage(Application):
     """M(sender, clock), the same for all its destinations."""
 
-    __slots__ = ()
+    before: Columns  # per destination, lanes: the direct predecessors of this message there, by sender
+    payload: bytes
 
     def units(self) -> frozenset[Unit]:
         return units_of(self.before)

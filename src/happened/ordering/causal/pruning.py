@@ -21,7 +21,6 @@ the unit was delivered and the message to d that remains is concurrent to it.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -57,21 +56,13 @@ Information = dict[int, dict[int, int]]
 """sender -> clock -> set of destinations."""
 
 
-class _Pruning(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class PruningMessage(Application):
+    """M(sender, clock) as one destination gets it."""
+
     receiver: int
     ci: tuple[Entry, ...]  # by sender and clock; the same for every destination, and names none of them
     dc: tuple[MessageKey, ...]  # (sender, clock) of what `receiver` must deliver first
     payload: bytes
-
-
-class PruningMessage(_Pruning, Application):
-    """M(sender, clock) as one destination gets it."""
-
-    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         units = {(s, t, d) for s, t, dests in self.ci for d in unpack(dests)}

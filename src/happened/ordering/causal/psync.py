@@ -10,7 +10,6 @@ Invariant  `_leaves` are the messages in our view that precede no other one ther
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -35,19 +34,11 @@ FACTS = Facts(
 )
 
 
-class _Psync(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    context: tuple[MessageKey, ...]  # the immediate predecessors, one of a sender at most, sorted
-    payload: bytes
-
-
-class PsyncMessage(_Psync, Application):
+class PsyncMessage(Application):
     """M(sender, clock), the same for everybody. It carries no units: a context names no destinations."""
 
-    __slots__ = ()
+    context: tuple[MessageKey, ...]  # the immediate predecessors, one of a sender at most, sorted
+    payload: bytes
 
     def size(self) -> tuple[int, int]:
         return len(self.context), 0

@@ -12,8 +12,6 @@ can say which one it waits for, and a self-addressed message cannot be counted t
 again at its delivery, which wedges the protocol as published.
 """
 
-from typing import NamedTuple
-
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
@@ -34,19 +32,11 @@ FACTS = Facts(
 )
 
 
-class _Rst(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    sent: Columns  # per destination, lanes: the last message of each sender to it before this one
-    payload: bytes
-
-
-class RstMessage(_Rst, Application):
+class RstMessage(Application):
     """M(sender, clock), the same for all its destinations."""
 
-    __slots__ = ()
+    sent: Columns  # per destination, lanes: the last message of each sender to it before this one
+    payload: bytes
 
     def units(self) -> frozenset[Unit]:
         return units_of(self.sent)

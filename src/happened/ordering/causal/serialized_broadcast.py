@@ -14,7 +14,6 @@ Invariant  that of its Chain. Our own broadcast is a link like any other and is 
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -39,19 +38,11 @@ FACTS = Facts(
 )
 
 
-class _SerializedBroadcast(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    after: Link  # the broadcast before this one
-    payload: bytes
-
-
-class SerializedBroadcast(_SerializedBroadcast, Application):
+class SerializedBroadcast(Application):
     """M(sender, clock), the same for everybody."""
 
-    __slots__ = ()
+    after: Link  # the broadcast before this one
+    payload: bytes
 
     def units(self) -> frozenset[Unit]:
         """What the entry says of this message's destinations: a broadcast went to them too."""

@@ -13,7 +13,6 @@ Invariant  that of its Chain; `_latest` maps a destination to the most recent me
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -41,19 +40,11 @@ Table = tuple[tuple[int, Link], ...]
 """Destinations in order, each with the most recent message to it; those without one are left out."""
 
 
-class _Serialized(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    latest: Table  # before this message
-    payload: bytes
-
-
-class SerializedMulticast(_Serialized, Application):
+class SerializedMulticast(Application):
     """M(sender, clock), the same for all its destinations."""
 
-    __slots__ = ()
+    latest: Table  # before this message
+    payload: bytes
 
     def after(self, process: int) -> Link:
         """The message before this one at a process."""

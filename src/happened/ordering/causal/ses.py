@@ -14,7 +14,6 @@ ourselves when it is sent, and the next could overtake it.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -45,23 +44,15 @@ Pair = tuple[int, int]
 """(destination, lanes): the vector time it must have reached."""
 
 
-class _Ses(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    time: int  # lanes: the vector time of its send, itself included
-    pairs: tuple[Pair, ...]  # in order of destination
-    payload: bytes
-
-
-class SesMessage(_Ses, Application):
+class SesMessage(Application):
     """M(sender, clock), the same for all its destinations.
 
     It carries no units: a vector time says what happened, not which message went where.
     """
 
-    __slots__ = ()
+    time: int  # lanes: the vector time of its send, itself included
+    pairs: tuple[Pair, ...]  # in order of destination
+    payload: bytes
 
     def size(self) -> tuple[int, int]:
         """A pair is one entry."""

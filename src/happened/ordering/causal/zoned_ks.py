@@ -28,7 +28,6 @@ a history filtered there (R9) keeps nothing for the other.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
@@ -69,23 +68,15 @@ FACTS = Facts(
 )
 
 
-class _Zoned(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set: those the application message is for
-    relay: int
-    hop: KsMessage
-
-
-class ZonedMessage(_Zoned, InHop):
+class ZonedMessage(InHop):
     """M(sender, clock) on its way through one zone, as `relay` sends it to one member.
 
     The hop numbers the members of the zone by themselves, in the order of their indices. Two processes have
     at most one zone in common, so the relay tells which it is.
     """
 
-    __slots__ = ()
+    relay: int
+    hop: KsMessage
 
     @property
     def via(self) -> int:

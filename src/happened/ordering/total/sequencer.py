@@ -204,8 +204,8 @@ class SequencerTotalOrder(Process):
         self._is_orphan = True
         self._coordinator = successor = next(iter(unpack(((1 << self.n) - 1) & ~self._ended)))
         ordered = [
-            SequencerOrder(*request[:4], NOBODY, request.payload, place)
-            for place, request, _ in office.unsettled
+            SequencerOrder(each.sender, each.clock, each.n, each.dests, NOBODY, each.payload, place)
+            for place, each, _ in office.unsettled
         ]
         early = [request for request, _ in office.early.values()]
         report = SequencerReport(

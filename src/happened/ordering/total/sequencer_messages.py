@@ -19,8 +19,6 @@ def _place_text(place: Place) -> str:
 class _ThroughCoordinator(Application):
     """Whoever is or was the coordinator may put it on a link."""
 
-    __slots__ = ()
-
     @property
     def via(self) -> None:
         return None
@@ -29,41 +27,25 @@ class _ThroughCoordinator(Application):
         return 1, 0
 
 
-class _Request(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class SequencerRequest(_ThroughCoordinator):
+    """M(sender, clock) on its way to the coordinator."""
+
     previous: int  # the clock of its sender's previous request, 0 if none
     epoch: int  # how many hand-overs whoever sends this has heard of
     payload: bytes
     reached: Place  # of the last message that its sender had delivered
 
-
-class SequencerRequest(_Request, _ThroughCoordinator):
-    """M(sender, clock) on its way to the coordinator."""
-
-    __slots__ = ()
-
     def model_bytes(self) -> int:
         return 4 + 4
 
 
-class _Ordered(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class SequencerOrder(_ThroughCoordinator):
+    """M(sender, clock) on its way from the coordinator to one destination."""
+
     after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
     payload: bytes
     place: Place
     epoch: int = 0  # that of the coordinator who sends it
-
-
-class SequencerOrder(_Ordered, _ThroughCoordinator):
-    """M(sender, clock) on its way from the coordinator to one destination."""
-
-    __slots__ = ()
 
 
 class Unsettled(NamedTuple):
@@ -74,20 +56,15 @@ class Unsettled(NamedTuple):
     missing: int  # bit set
 
 
-class _Handover(NamedTuple):
-    sender: int
+class SequencerHandover(Control):
+    """The role, for its receiver: what the coordinator must know to go on."""
+
     epoch: int
     taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
     early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
     place: int  # the first number of the last place given
     unsettled: tuple[Unsettled, ...]
-
-
-class SequencerHandover(_Handover, Control):
-    """The role, for its receiver: what the coordinator must know to go on."""
-
-    __slots__ = ()
 
     def size(self) -> tuple[int, int]:
         return len(self.taken) + len(self.tails) + len(self.early) + len(self.unsettled), 0
@@ -101,32 +78,22 @@ class SequencerHandover(_Handover, Control):
         return (*self.early, *(each.request for each in self.unsettled))
 
 
-class _Announcement(NamedTuple):
-    sender: int
+class SequencerAnnouncement(Control):
+    """Who has the role from now on."""
+
     epoch: int
     coordinator: int
     place: Place = ()  # after a round, of the last message that it has put in order anew
-
-
-class SequencerAnnouncement(_Announcement, Control):
-    """Who has the role from now on."""
-
-    __slots__ = ()
 
     def model_bytes(self) -> int:
         return 4 + 2
 
 
-class _SequencerSeen(NamedTuple):
-    sender: int
-    place: Place
-    epoch: int
-
-
-class SequencerSeen(_SequencerSeen, Control):
+class SequencerSeen(Control):
     """Process `sender` has delivered what was ordered to it up to this place."""
 
-    __slots__ = ()
+    place: Place
+    epoch: int
 
     def __str__(self) -> str:
         return f"word of {self.sender} that it has delivered up to place {_place_text(self.place)}"
@@ -139,17 +106,12 @@ class SequencerSeen(_SequencerSeen, Control):
         return 4 + 2
 
 
-class _Settled(NamedTuple):
-    sender: int
-    place: Place
-    requested: int
-
-
-class SequencerSettled(_Settled, Control):
+class SequencerSettled(Control):
     """Everybody has delivered what was ordered up to this place, and with it the receiver's own requests up
     to the clock `requested`."""
 
-    __slots__ = ()
+    place: Place
+    requested: int
 
     def __str__(self) -> str:
         return f"word of {self.sender} that everybody has delivered up to place {_place_text(self.place)}"
@@ -158,8 +120,9 @@ class SequencerSettled(_Settled, Control):
         return 4 + 4
 
 
-class _SequencerReport(NamedTuple):
-    sender: int
+class SequencerReport(Control):
+    """What a process knows of the order, for the one that goes on with it when another has ended."""
+
     ended: int  # bit set: whose end this is about
     requested: int  # the clock of its last request
     last: MessageKey  # the message it delivered last
@@ -168,12 +131,6 @@ class _SequencerReport(NamedTuple):
     recent: tuple[tuple[Place, int, int], ...]  # (place, sender, clock) of what not everybody may have
     held: tuple[SequencerOrder, ...]
     requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
-
-
-class SequencerReport(_SequencerReport, Control):
-    """What a process knows of the order, for the one that goes on with it when another has ended."""
-
-    __slots__ = ()
 
     def size(self) -> tuple[int, int]:
         return len(self.delivered) + len(self.recent) + len(self.held) + len(self.requests), 0
@@ -187,16 +144,11 @@ class SequencerReport(_SequencerReport, Control):
         return (*self.held, *self.requests)
 
 
-class _Testament(NamedTuple):
-    sender: int
-    recent: tuple[tuple[Place, int, int], ...]  # as in a report
-    requests: tuple[SequencerRequest, ...]
-
-
-class SequencerTestament(_Testament, Control):
+class SequencerTestament(Control):
     """What a process that leaves would report: others do so instead."""
 
-    __slots__ = ()
+    recent: tuple[tuple[Place, int, int], ...]  # as in a report
+    requests: tuple[SequencerRequest, ...]
 
     def size(self) -> tuple[int, int]:
         return len(self.recent) + len(self.requests), 0

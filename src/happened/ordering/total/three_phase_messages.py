@@ -6,20 +6,12 @@ from ..machine import MessageKey
 from ..messages import Application, Control
 
 
-class _Revise(NamedTuple):
-    sender: int
-    clock: int  # the tag of the textbook
-    n: int
-    dests: int  # bit set
+class AgreedMessage(Application):
+    """Phase 1, REVISE_TS: the message with its sender's timestamp."""
+
     number: int  # 1, 2, … among the messages of this sender to this destination
     timestamp: int
     payload: bytes
-
-
-class AgreedMessage(_Revise, Application):
-    """Phase 1, REVISE_TS: the message with its sender's timestamp."""
-
-    __slots__ = ()
 
     def size(self) -> tuple[int, int]:
         return 1, 0
@@ -28,17 +20,12 @@ class AgreedMessage(_Revise, Application):
         return 4 + 4
 
 
-class _Proposed(NamedTuple):
-    sender: int
+class AgreedProposal(Control):
+    """Phase 2, PROPOSED_TS: the timestamp that process `by` proposes for M(sender, clock)."""
+
     clock: int
     by: int
     timestamp: int
-
-
-class AgreedProposal(_Proposed, Control):
-    """Phase 2, PROPOSED_TS: the timestamp that process `by` proposes for M(sender, clock)."""
-
-    __slots__ = ()
 
     def __str__(self) -> str:
         return f"PROPOSED_TS({self.by},{self.sender},{self.clock},{self.timestamp})"
@@ -51,16 +38,11 @@ class AgreedProposal(_Proposed, Control):
         return 4 + 2
 
 
-class _Final(NamedTuple):
-    sender: int
-    clock: int
-    timestamp: int
-
-
-class AgreedFinal(_Final, Control):
+class AgreedFinal(Control):
     """Phase 3, FINAL_TS: the timestamp of M(sender, clock)."""
 
-    __slots__ = ()
+    clock: int
+    timestamp: int
 
     def __str__(self) -> str:
         return f"FINAL_TS({self.sender},{self.clock},{self.timestamp})"
@@ -73,15 +55,10 @@ class AgreedFinal(_Final, Control):
         return 4
 
 
-class _Seen(NamedTuple):
-    sender: int
-    timestamp: int
-
-
-class AgreedSeen(_Seen, Control):
+class AgreedSeen(Control):
     """Process `sender` has delivered all that it ever will before this timestamp."""
 
-    __slots__ = ()
+    timestamp: int
 
     def __str__(self) -> str:
         return f"word of {self.sender} that it delivers nothing more before timestamp {self.timestamp}"
@@ -108,16 +85,11 @@ class Known(NamedTuple):
         return self.sender, self.clock
 
 
-class _Report(NamedTuple):
-    sender: int
-    ended: int  # bit set: those of whom it gets nothing more
-    known: tuple[Known, ...]
-
-
-class AgreedReport(_Report, Control):
+class AgreedReport(Control):
     """What process `sender` knows of the messages of those who were expelled."""
 
-    __slots__ = ()
+    ended: int  # bit set: those of whom it gets nothing more
+    known: tuple[Known, ...]
 
     @property
     def via(self) -> int:
@@ -130,16 +102,11 @@ class AgreedReport(_Report, Control):
         return 4 + 10 * len(self.known)
 
 
-class _Finals(NamedTuple):
-    sender: int
-    finals: tuple[tuple[int, int, int], ...]  # (sender, clock, timestamp) of messages of others
-
-
-class AgreedFinals(_Finals, Control):
+class AgreedFinals(Control):
     """Phase 3 of messages of others: what process `sender` has decided in the place of one who was expelled,
     or knows and passes on before it leaves."""
 
-    __slots__ = ()
+    finals: tuple[tuple[int, int, int], ...]  # (sender, clock, timestamp) of messages of others
 
     @property
     def via(self) -> int:

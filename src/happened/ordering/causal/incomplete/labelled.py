@@ -8,7 +8,6 @@ Cost       a `ks` machine for each label a process has sent or got; `most` bound
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ....core.effects import Send
 from ....core.errors import LocalProtocolError
@@ -44,19 +43,11 @@ LABEL_BYTES = 255
 """The length of a label in UTF-8, at most."""
 
 
-class _Labelled(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
-    label: str
-    hop: KsMessage
-
-
-class LabelledMessage(_Labelled, InHop):
+class LabelledMessage(InHop):
     """M(sender, clock) of a label; `hop` is what it is to the machine of that label."""
 
-    __slots__ = ()
+    label: str
+    hop: KsMessage
 
 
 class Labelled(Process):

@@ -101,21 +101,13 @@ class CausalHistory:
 NOTHING = CausalHistory()
 
 
-class _Managed(NamedTuple):
-    sender: int
-    clock: int
-    n: int
-    dests: int  # bit set
+class ManagedMessage(Timestamped):
+    """M(sender, clock) as one destination gets it."""
+
     priority: int
     previous: int  # the clock of its sender's message to the same destination before this one; 0: none
     causes: tuple[Preceding, ...]  # sorted
     payload: bytes
-
-
-class ManagedMessage(_Managed, Timestamped):
-    """M(sender, clock) as one destination gets it."""
-
-    __slots__ = ()
 
     @property
     def entries(self) -> tuple[HistoryEntry, ...]:
