@@ -72,7 +72,7 @@ def test_a_limit_and_a_target_end_a_batch(server):
 
 
 def test_messages_that_the_broker_has_dropped_are_told_or_skipped(server):
-    with pytest.raises(CausalityError, match="begins at message 4 and 2 is to be read"):
+    with pytest.raises(CausalityError, match="begins at message 4, but 2 is to be read next"):
         read(reader(server, stream="short"), 1, 5)
     assert [row[0] for row in read(reader(server, stream="short", missing="skip"), 1, 5)] == [4, 5]
 

@@ -331,7 +331,7 @@ def test_a_piggyback_is_around_what_is_signed():
 
 def test_a_protocol_of_others_that_does_not_tell_enough_is_refused(monkeypatch):
     from happened.ordering.causal.ks import KsMessage
-    from happened.ordering.messages import Application
+    from happened.ordering.messages import BareApplication
     from happened.ordering.process import Process
 
     with monkeypatch.context() as patched:
@@ -340,7 +340,7 @@ def test_a_protocol_of_others_that_does_not_tell_enough_is_refused(monkeypatch):
             LocalProtocolError, match="ks cannot be signed: its machine tells no `coming_clock`"
         ):
             make("a", "ks")
-    monkeypatch.delattr(Application, "carries")
+    monkeypatch.delattr(BareApplication, "carries")
     assert not hasattr(KsMessage, "carries")
     with pytest.raises(LocalProtocolError, match="KsMessage tells nothing by `carries`"):
         make("a", "ks")

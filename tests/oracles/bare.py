@@ -1,7 +1,7 @@
 """What drivers ask of every machine and message, for oracles that have nothing to say to it."""
 
 from happened.core.destinations import pack
-from happened.ordering.messages import Application
+from happened.ordering.messages import BareApplication
 
 
 class BareMachine:
@@ -17,10 +17,8 @@ class BareMachine:
         pass
 
 
-class BareMessage(Application):
+class BareMessage(BareApplication):
     """A part of messages that have a field `to`, a set."""
-
-    __slots__ = ()
 
     @property
     def dests(self):

@@ -5,7 +5,6 @@ Safe and live by inspection, and far from optimal. Shares no idea with the proto
 
 from ast import literal_eval
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from happened.core.effects import Deliver, Send
 from happened.ordering.machine import Effect, Held, Multicast, Unit
@@ -15,16 +14,12 @@ Name = tuple[int, int]
 Past = frozenset[tuple[Name, frozenset[int]]]
 
 
-class _Fields(NamedTuple):
+class HistoryMessage(BareMessage):
     sender: int
     clock: int
     to: frozenset[int]
     past: Past  # every earlier message with its destinations
     payload: bytes
-
-
-class HistoryMessage(_Fields, BareMessage):
-    __slots__ = ()
 
     @property
     def name(self) -> Name:

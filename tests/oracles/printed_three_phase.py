@@ -8,7 +8,6 @@ order     the queue is sorted by (timestamp, sender, tag) instead of the timesta
 
 import pickle
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from happened.core.effects import Deliver, Send
 from happened.ordering.machine import Held, Multicast
@@ -17,7 +16,7 @@ from oracles.bare import BareMachine, BareMessage
 REPAIRS = frozenset({"propose", "final", "order"})
 
 
-class _Packet(NamedTuple):
+class Packet(BareMessage):
     kind: str  # REVISE, PROPOSED or FINAL
     sender: int
     clock: int  # the tag
@@ -25,10 +24,6 @@ class _Packet(NamedTuple):
     by: int
     ts: int
     payload: bytes = b""
-
-
-class Packet(_Packet, BareMessage):
-    __slots__ = ()
 
     def size(self):
         return 1, 0

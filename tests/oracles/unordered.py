@@ -1,22 +1,17 @@
 """No order at all: every message is delivered when it arrives, duplicates included."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from happened.core.effects import Deliver, Send
 from happened.ordering.machine import Effect, Multicast
 from oracles.bare import BareMachine, BareMessage
 
 
-class _Plain(NamedTuple):
+class PlainMessage(BareMessage):
     sender: int
     clock: int
     to: frozenset[int]
     payload: bytes
-
-
-class PlainMessage(_Plain, BareMessage):
-    __slots__ = ()
 
 
 class Unordered(BareMachine):

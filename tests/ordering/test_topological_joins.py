@@ -408,7 +408,7 @@ def test_bad_places_are_refused_before_anybody_has_changed():
     graph, tree, separators = WIDENED
     places = by_index(routed_places(graph, tree, separators=separators))
     stranger = places[4]._replace(neighbours=1)
-    for bad, reason in (({**places, 4: stranger}, "1 is none"), ({0: places[0]}, "process 1 stays")):
+    for bad, reason in (({**places, 4: stranger}, "1 is not one"), ({0: places[0]}, "process 1 stays")):
         with pytest.raises(LocalProtocolError, match=reason):
             admit(machines, bad, Topological(4, 5))
     assert [machine.snapshot() for machine in machines.values()] == before and len(machines) == 4

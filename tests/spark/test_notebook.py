@@ -31,7 +31,7 @@ def test_spans_become_violations_and_a_picture_and_no_file_is_named(spark, capsy
     places = {row.place: row.took for row in names["paths"].collect()}
     assert (places["billing"], places["billing → shipping"]) == (330_000_000, 260_000_000)
     picture = values[-1]._repr_html_()
-    assert "svg class=&quot;diagram&quot;" in picture and "shipping" in picture
+    assert "svg class=&quot;hv" in picture and "path class=&quot;message" in picture and "shipping" in picture
     assert "shipping" in capsys.readouterr().out
     code = "".join("".join(cell["source"]) for cell in cells)
     assert not any(word in code for word in ("open(", "Path", ".read", ".write", "tmp", "row_number"))

@@ -10,7 +10,7 @@ import happened
 from causality.traces import busy, causal, number, table
 from happened.causality import check, check_order
 from happened.core.errors import CausalityError
-from happened.net.engine import Delivery
+from happened.net.batch import Delivery
 from happened.net.message import Message
 from happened.net.payloads import BYTES, Payloads
 from happened.ordering import protocols

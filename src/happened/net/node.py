@@ -105,6 +105,7 @@ class Node(Living):
         timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds; at
                         once if a peer is full that `full` says to refuse
         """
+        self._life.check_running()
         is_plain = label is None and priority is None and after is None
         how = PLAIN if is_plain else self._how(label, priority, after)
         return self._sending.multicast(to, value, headers, ordered, how, timeout)
@@ -122,6 +123,7 @@ class Node(Living):
     ) -> Sent:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
+        self._life.check_running()
         if headers:
             check_headers(headers)
         return self._sending.now(to, value, headers, ordered, self._how(label, priority, after))

@@ -52,26 +52,31 @@ class Tally:
 
     def __init__(self) -> None:
         self._sent: Counter[int] = Counter()
-        self.sent_to: dict[int, int] = {}  # those that `_sent` lacks
+        self._sent_to: dict[int, int] = {}  # those that `_sent` lacks
         self.delivered: Counter[int] = Counter()
 
     @property
     def sent(self) -> Counter[int]:
-        self.count_by_process()
+        self._count_by_process()
         return self._sent
 
-    def count_by_process(self) -> None:
-        for dests, count in self.sent_to.items():
+    def count_sent(self, dests: int) -> None:
+        self._sent_to[dests] = self._sent_to.get(dests, 0) + 1
+        if len(self._sent_to) > MOST_SETS:
+            self._count_by_process()
+
+    def _count_by_process(self) -> None:
+        for dests, count in self._sent_to.items():
             for process in unpack(dests):
                 self._sent[process] += count
-        self.sent_to.clear()
+        self._sent_to.clear()
 
     def forget(self, index: int) -> None:
         """Somebody begins under this index."""
         del self.sent[index], self.delivered[index]
 
     def restore(self, sent: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]) -> None:
-        self._sent, self.sent_to = Counter(dict(sent)), {}
+        self._sent, self._sent_to = Counter(dict(sent)), {}
         self.delivered = Counter(dict(delivered))
 
 
@@ -224,10 +229,7 @@ class Transfers:
 
     def _sent(self, dests: int, clock: int) -> None:
         """We have multicast a message to this set."""
-        sent_to = self.tally.sent_to
-        sent_to[dests] = sent_to.get(dests, 0) + 1
-        if len(sent_to) > MOST_SETS:
-            self.tally.count_by_process()
+        self.tally.count_sent(dests)
         if self.owed and not dests >> self._me & 1:
             for owed in self.owed.values():
                 add_clock(owed.contained, self._me, clock)
