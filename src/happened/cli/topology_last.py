@@ -29,7 +29,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..net.failure_records import last_of, read_record
+    from ..net.site_failures import last_of, read_record
 
     records = [read_record(path) for path in arguments.journals]
     owners = [record.name for record in records]

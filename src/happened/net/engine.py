@@ -1,6 +1,6 @@
 """The kernel of a node with the layers that it uses.
 
-    routes, sites   where a topology says who takes part and how: link_routes.py, site_steps.py
+    routes, sites   where a topology says who takes part and how: link_routes.py, site_changes.py
     serialization   where sends must be serialized, a process multicasts in its turn: serialized.py
     transfers       who joins may begin with the application's state at another process: state_transfer.py
     unordered       messages outside of all orders, which the machine only counts: unordered.py
@@ -27,7 +27,6 @@ from .sharing import share_frames
 from .signed import Signed, SignedOrdered, SignedUnordered
 from .site import Site
 from .site_changes import SiteChanges
-from .site_steps import SiteSteps
 from .speakers import check_timestamps
 from .state_transfer import Transfers
 from .tracked import MARK as TRACKED
@@ -75,7 +74,7 @@ class Engine(Kernel):
             check_timestamps(self)
         self.qualified = Qualified(self) if self.facts.qualifier.keyword else None
         self.serialization = Serialization(self) if self.facts.assumes.serialized else None
-        self.sites: SiteChanges | None = SiteSteps(self, site, self.routes).changes if site else None
+        self.sites: SiteChanges | None = SiteChanges(self, site, self.routes) if site else None
         self.signed = SignedOrdered(self, signed, is_tracked=bool(tracker)) if signed else None
         self.unordered = (
             SignedUnordered(self, self.routes, signed) if signed else Unordered(self, self.routes)

@@ -38,12 +38,16 @@ proposed at a process that has not finished: that change then never ends. It is 
 """
 
 import hashlib
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from ..core.destinations import unpack
+from ..core.destinations import pack, unpack
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.places import onward_by_link
+from ..ordering import having, needed
+from ..ordering.capabilities import HasPlace, ReplacesForwarder
+from ..ordering.capabilities import members as members_of
+from ..wire import membership, resent
 from ..wire import site_news as wire
 from ..wire.site_news import (
     Account,
@@ -54,6 +58,10 @@ from ..wire.site_news import (
     SiteProposed,
     SuccessionProposed,
 )
+from .inputs import Input
+from .kernel import Kernel
+from .layer import Take
+from .link_routes import Routes
 from .site import Site, site_of
 from .site_failures import How, Succession, Tally, succession_of, survivors_in_reach
 from .witnessing import Witnessing
@@ -62,64 +70,33 @@ from .witnessing import Witnessing
 class Change:
     """One change under way."""
 
-    def __init__(self, text: str, following: Site, succession: Succession | None = None) -> None:
+    def __init__(self, text: str, present: Site, *, is_succession: bool = True) -> None:
         self.text = text
-        self.following = following
-        self.succession = succession
+        self.following = site_of(text, present.name)
+        self.succession = succession_of(text, present) if is_succession else None
         self.heard: set[int] = set()  # links over which the proposal of a succession has come
         self.has_acted = False  # in a succession: we have done what the others need of us
         self.drained: set[int] = set()  # links over which nothing more comes
         self.said: set[int] = set()  # links on which we have said that we send nothing more
         self.finished: set[int] = set()  # processes that expect `following`
 
-    @property
-    def key(self) -> str:
-        """What tells it apart from other changes of the same topology."""
-        if self.succession is None:
-            return self.following.digest
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-    @property
-    def rank(self) -> tuple[bool, str]:
-        """Of two changes at once, the one of the lesser rank is followed."""
-        return self.succession is None, self.key
-
-
-class Steps(Protocol):
-    """What an engine does for a change."""
-
-    def put(self, link: int, frame: bytes) -> object:
-        """Put a frame into the outbox of a link."""
-
-    def note_proposed(self, text: str) -> None:
-        """Journal that a change was proposed here."""
-
-    def note_change(self, is_under_way: bool) -> None:
-        """A change is under way, so that `advance` is called after each frame; or it is not any more."""
-
-    def go_on(self, site: Site) -> None:
-        """Stand in another site: everything that anybody sent in the last one has been delivered."""
-
-    def is_idle(self) -> bool:
-        """Whether no message waits here."""
-
-    def lose(self, succession: Succession) -> None:
-        """Take nothing from a process that has failed, and send it nothing."""
-
-    def send_again(self, failed: int) -> None:
-        """Send the hops of a failed router, as its witness."""
-
-    def stand_in(self, failed: int) -> None:
-        """Forward what a failed router has left to forward, as its witness."""
-
-    def do_without(self, failed: int) -> None:
-        """Wait for nothing of a failed process any more."""
+        # What tells it apart from other changes of the same topology.
+        self.key = self.following.digest
+        if self.succession is not None:
+            self.key = hashlib.sha256(text.encode()).hexdigest()
+        # Of two changes at once, the one of the lesser rank is followed.
+        self.rank = (self.succession is None, self.key)
 
 
 class SiteChanges:
-    """Which topology a process stands in, and the change that is under way."""
+    """The layer of a topology: the site in which the process of a kernel stands, and the change under way.
 
-    def __init__(self, site: Site, steps: Steps) -> None:
+    Messages come over the links that the topology says, and nothing is multicast while it changes.
+    """
+
+    key = "site"
+
+    def __init__(self, kernel: Kernel, site: Site, routes: Routes) -> None:
         self.site = site
         self.text = ""  # of the last change, if there was one
         self.previous = ""  # the digest before it
@@ -128,34 +105,91 @@ class SiteChanges:
         self.failed: set[int] = set()  # whoever was declared to have failed for good
         self.change: Change | None = None
         self.tally = Tally()
-        self.witnessing = Witnessing(site, steps.put)
-        self._steps = steps
+        self._put = kernel.links.put
+        self.witnessing = Witnessing(site, self._put)
+        self._kernel, self._routes = kernel, routes
+        kernel.layers.append(self)
+        kernel.may_send.append(self._check_settled)
+        kernel.on_sent.append(lambda dests, clock: self.tally.sent.update(unpack(dests)))
+        kernel.on_arrival.append(self._note_arrival)
+        self._deliver, kernel.deliver = kernel.deliver, self._deliver_counted
+        self._hear_members = kernel.frames[membership.MARK]
+        kernel.frames[membership.MARK] = self._hear
+        kernel.inputs[Input.SITE_PROPOSED] = lambda number, text: self.propose(text.decode())
+        self._has_witnesses = having(kernel.machine, ReplacesForwarder) is not None
+        if self._has_witnesses:
+            kernel.release_frames = self._hold_back
+            kernel.let_go = self._let_go
+        kernel.members.do_without(site.departed)
+
+    # What passes.
+
+    def _check_settled(self) -> None:
+        if self.change is not None:
+            raise LocalProtocolError("the topology is changing; wait until there is room")
+
+    def _note_arrival(self, link: int, message: Any, frame: bytes) -> None:
+        number = self._kernel.inboxes[link].received_through + 1
+        self.witnessing.arrived(link, message, frame, number)
+
+    def _deliver_counted(self, sender: int, clock: int, payload: bytes) -> None:
+        self.tally.delivered[sender] += 1
+        self._deliver(sender, clock, payload)
+
+    def _hear(self, link: int, frame: bytes) -> None:
+        if frame.startswith(wire.HEAD):
+            self._hear_news(link, wire.decode(frame))
+        elif frame.startswith(resent.HEAD):
+            self._receive_resent(link, frame)
+        else:
+            self._hear_members(link, frame)
+
+    def _receive_resent(self, link: int, frame: bytes) -> None:
+        """Take a hop of a failed router from its witness, unless it has come before."""
+        failed, inner = resent.decode(frame)
+        under_way = self.change.succession if self.change is not None else None
+        if under_way is None or (under_way.failed, under_way.heir) != (failed, link):
+            raise RemoteProtocolError(f"process {link} sends for process {failed}, which it does not succeed")
+        message = self._kernel.read(failed, inner)
+        if not self.witnessing.is_known(failed, message.hop):
+            self._kernel.receive_again(message)
+            self.witnessing.came_again(failed, message.hop)
+
+    def _absent(self) -> set[int]:
+        """Those whom nobody waits for."""
+        return self._kernel.members.gone | self.failed
+
+    def _hold_back(self, through: Mapping[int, int]) -> None:
+        self.witnessing.hold_back(through, self._kernel.links.outboxes, self._absent())
+
+    def _let_go(self) -> set[int]:
+        """Release what waits for witnesses no more; returns the links on which there is more to send."""
+        return self.witnessing.let_go(self._kernel.links.outboxes, self._absent())
+
+    # A change.
 
     def propose(self, text: str) -> None:
         """Change the topology, as soon as everything sent so far has arrived everywhere."""
-        following = site_of(text, self.site.name)
-        change = Change(text, following, succession_of(text, self.site))
+        change = Change(text, self.site)
         if self.site.departed >> self.site.me & 1:
             raise LocalProtocolError(f"{self.site.name!r} has left the topology")
-        if self.change is not None and not self._may_overrule(self.change, change):
+        present = self.change
+        # Nobody can have ended a change that we have not finished, and shall not finish now.
+        if present is not None and (
+            change.succession is None or present.succession is not None or self.site.me in present.finished
+        ):
             raise LocalProtocolError(
                 "the topology is changing; wait until that has ended"
                 + (f", for which {', '.join(self.awaited())} must come back" if change.succession else "")
             )
-        if following.base == self.site.base:
+        if change.following.base == self.site.base:
             raise LocalProtocolError("the proposed topology is the present one")
         self._check_follows(change)
         self._begin(change)
         self.advance()
-        self._steps.note_proposed(text)
+        self._kernel.stage(Input.SITE_PROPOSED, 0, text.encode())
 
-    def _may_overrule(self, present: Change, change: Change) -> bool:
-        """Nobody can have ended a change that we have not finished, and shall not finish now."""
-        is_safe = self.site.me not in present.finished
-        return change.succession is not None and present.succession is None and is_safe
-
-    def hear(self, link: int, frame: bytes) -> None:
-        news = wire.decode(frame)
+    def _hear_news(self, link: int, news: wire.SiteNews) -> None:
         if news.after != self.site.digest:
             return  # of a change that has ended here
         if isinstance(news, SiteProposed | SuccessionProposed):
@@ -163,11 +197,15 @@ class SiteChanges:
         elif isinstance(news, HopsTaken):
             self.witnessing.hear(link, news)
         elif isinstance(news, Account):
-            self._hear_account(link, news)
+            if news.index not in self.tally.heard:
+                self.tally.hear(self.site.me, news.index, news.counts)
+                self._tell(news, besides=link)
         elif self.change is None:
             raise RemoteProtocolError(f"process {link} tells of a change that it has not proposed to us")
         elif isinstance(news, ProcessFinished):
-            self._hear_finished(self.change, link, news)
+            if news.next == self.change.key and news.index not in self.change.finished:
+                self.change.finished.add(news.index)
+                self._tell(news, besides=link)
         elif isinstance(news, LinkDrained):
             if self.change.succession is None:
                 self.change.drained.add(link)
@@ -178,11 +216,8 @@ class SiteChanges:
         present = self.change
         if present is None or present.text != news.text:
             try:
-                following = site_of(news.text, self.site.name)
                 is_succession = isinstance(news, SuccessionProposed)
-                change = Change(
-                    news.text, following, succession_of(news.text, self.site) if is_succession else None
-                )
+                change = Change(news.text, self.site, is_succession=is_succession)
                 self._check_follows(change)
             except CausalityError as error:
                 raise RemoteProtocolError(f"a change of the topology is refused: {error}") from error
@@ -192,16 +227,6 @@ class SiteChanges:
                 self._begin(change)
         if self.change is not None and self.change.text == news.text:
             self.change.heard.add(link)
-
-    def _hear_finished(self, change: Change, link: int, news: ProcessFinished) -> None:
-        if news.next == change.key and news.index not in change.finished:
-            change.finished.add(news.index)
-            self._tell(news, besides=link)
-
-    def _hear_account(self, link: int, news: Account) -> None:
-        if news.index not in self.tally.heard:
-            self.tally.hear(self.site.me, news.index, news.counts)
-            self._tell(news, besides=link)
 
     def _check_follows(self, change: Change) -> None:
         known, following = self.site.members, change.following
@@ -218,42 +243,66 @@ class SiteChanges:
 
     def _begin(self, change: Change) -> None:
         self.change = change
-        self._steps.note_change(True)
+        self._note_change()
         succession = change.succession
         if succession is None:
             self._tell(SiteProposed(self.site.digest, change.text))
             return
         self.failed.add(succession.failed)
-        self._steps.lose(succession)
+        self._kernel.links.empty(succession.failed)
+        self._bar(succession.failed)
+        self._routes.expect_heir(succession)
+        self._kernel.members.joined += 1
         self._tell(SuccessionProposed(self.site.digest, change.text))
         if succession.how is How.WITNESS:
             if succession.heir == self.site.me:
-                self._steps.send_again(succession.failed)
+                self._send_again(succession.failed)
             else:
                 change.has_acted = True
 
-    def _links(self) -> Iterable[int]:
-        return [link for link in unpack(self.site.place.neighbours) if link not in self.failed]
+    def _note_change(self) -> None:
+        """Look after each frame whether a change can advance, as long as one is under way."""
+        if self.change is not None:
+            self._kernel.steps[self.key] = self.advance
+        else:
+            self._kernel.steps.pop(self.key, None)
+
+    def _bar(self, failed: int) -> None:
+        """Take nothing from a process that has failed, and send it nothing."""
+        name = self.site.members[failed]
+        self._kernel.barred[failed] = f"{name!r} was declared to have failed for good"
+
+    def _send_again(self, failed: int) -> None:
+        """Send the hops of a failed router, as its witness."""
+        neighbours = self.site.place.neighbours & ~pack(self.failed)
+        for kept in self.witnessing.kept(failed):
+            for link in unpack(kept.address & neighbours):
+                self._put(link, resent.encode(failed, kept.frame))
+
+    def _links(self) -> set[int]:
+        return set(unpack(self.site.place.neighbours)) - self.failed
 
     def _tell(self, news: wire.SiteNews, besides: int | None = None) -> None:
         frame = wire.encode(news)
-        for link in self._links():
-            if link != besides:
-                self._steps.put(link, frame)
+        for link in sorted(self._links() - {besides}):
+            self._put(link, frame)
 
     def advance(self) -> None:
         """Do what has become possible."""
         change = self.change
         if change is None:
             return
-        links = set(self._links())
+        links = self._links()
         if change.succession is not None and not change.has_acted:
             self._act(change, change.succession, links)
-        if self._steps.is_idle() and (change.succession is None or change.has_acted):
+        if not self._kernel.machine.pending_count and (change.succession is None or change.has_acted):
             for link in sorted(links - change.said):
                 if self._sources(change, link) <= change.drained:
                     change.said.add(link)
-                    self._steps.put(link, wire.encode(self._drained(change)))
+                    drained = LinkDrained(self.site.digest)
+                    if change.succession is not None:
+                        drained = LinkFlushed(self.site.digest, change.key)
+                    self._put(link, wire.encode(drained))
             is_finished = links <= change.said and links <= change.drained
             if is_finished and self.site.me not in change.finished:
                 change.finished.add(self.site.me)
@@ -263,19 +312,22 @@ class SiteChanges:
 
     def _act(self, change: Change, succession: Succession, links: set[int]) -> None:
         """Do what the others need of us in a succession, if it is time."""
-        failed = succession.failed
+        kernel, failed = self._kernel, succession.failed
         if succession.how is How.COLLECTION:
             if links <= change.heard:
                 change.has_acted = True
-                self._steps.do_without(failed)
-        elif self._around(failed) <= change.drained and self._steps.is_idle():
+                kernel.perform(needed(kernel.machine, HasPlace).do_without(failed))
+                kernel.members.note_gone(failed)
+            return
+        branches = dict(self.site.place.watches)[failed]
+        around = {branch.towards for branch in branches if branch.towards != self.site.me}
+        if around <= change.drained and not kernel.machine.pending_count:
             change.has_acted = True
-            self._steps.stand_in(failed)
+            self.stand_in(failed)
 
-    def _around(self, forwarder: int) -> set[int]:
-        """The neighbours of a forwarder that we are a witness of, as far as messages come from them."""
-        branches = dict(self.site.place.watches)[forwarder]
-        return {branch.towards for branch in branches if branch.towards != self.site.me}
+    def stand_in(self, failed: int) -> None:
+        """Forward what a failed router has left to forward, as its witness."""
+        self._kernel.perform(needed(self._kernel.machine, ReplacesForwarder).stand_in(failed))
 
     def _sources(self, change: Change, link: int) -> set[int]:
         """The links that must be drained before we can be sure to send nothing more on this one."""
@@ -289,11 +341,6 @@ class SiteChanges:
                 sources.add(succession.heir)
         return sources
 
-    def _drained(self, change: Change) -> LinkDrained | LinkFlushed:
-        if change.succession is None:
-            return LinkDrained(self.site.digest)
-        return LinkFlushed(self.site.digest, change.key)
-
     def _end(self, change: Change) -> None:
         """Everybody has finished: go on in the topology that follows."""
         self.previous, self.previous_links = self.site.digest, self.site.links
@@ -301,13 +348,30 @@ class SiteChanges:
             self.past = []  # no digest of theirs is one with these members
         self.past.append(change.following.base)
         self.change, self.site, self.text = None, change.following, change.text
-        self._steps.note_change(False)
+        self._note_change()
         self.witnessing.stand(self.site)
         failed = None if change.succession is None else change.succession.failed
         account = self.tally.turn(self.site.me, failed)
-        self._steps.go_on(change.following)
+        self._go_on()
         if failed is not None:
             self._tell(Account(self.site.digest, self.site.me, account))
+
+    def _go_on(self) -> None:
+        """Stand in the new site: everything that anybody sent in the last one has been delivered."""
+        site, kernel, members = self.site, self._kernel, self._kernel.members
+        for index in range(len(members.roster), len(site.members)):
+            members_of(kernel.machine).join(index)
+            members.roster.join(site.members[index])
+            for note in kernel.joining:
+                note(index)
+            kernel.links.open(index)
+            members.seniority.append(index)
+        needed(kernel.machine, HasPlace).resume_at(site.place)
+        self._routes.stand(site.place)
+        members.addresses.update(site.addresses)
+        members.addresses.pop(members.name, None)
+        members.do_without(site.departed)
+        members.joined += 1
 
     def digests(self, peer: str) -> set[str]:
         """Those of the topologies that a peer may be in while we work with it. A change ends for one before
@@ -343,13 +407,13 @@ class SiteChanges:
         """Those to whom we sent before the last succession, and who have not told yet what has come."""
         return [self.site.members[to] for to in sorted(self.tally.before)]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> tuple[Any, list[bytes]]:
         change = self.change
         under_way: list[Any] | None = None
         if change is not None:
             sets = (change.drained, change.said, change.finished, change.heard)
             under_way = [change.text, change.succession is not None, change.has_acted, *map(sorted, sets)]
-        return {
+        told = {
             "text": self.text,
             "previous": [self.previous, *self.previous_links],
             "past": self.past,
@@ -357,21 +421,31 @@ class SiteChanges:
             "tally": self.tally.state(),
             "change": under_way,
         }
+        kept, frames = self.witnessing.state()
+        return [told, kept], frames
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.text, self.past, under_way = state["text"], state["past"], state["change"]
-        self.previous, *links = state["previous"]
-        self.previous_links, self.failed = tuple(links), set(state["failed"])
-        self.tally.restore(state["tally"])
+    def restore(self, state: Any, take: Take) -> None:
+        told, kept = state
+        self.text, self.past, under_way = told["text"], told["past"], told["change"]
+        self.previous, *links = told["previous"]
+        self.previous_links, self.failed = tuple(links), set(told["failed"])
+        self.tally.restore(told["tally"])
         if self.text:
             self.site = site_of(self.text, self.site.name)
             self.witnessing.stand(self.site)
         self.change = None
         if under_way is not None:
             text, is_succession, has_acted, *sets = under_way
-            following = site_of(text, self.site.name)
-            succession = succession_of(text, self.site) if is_succession else None
-            self.change = change = Change(text, following, succession)
+            self.change = change = Change(text, self.site, is_succession=is_succession)
             change.has_acted = has_acted
             change.drained, change.said, change.finished, change.heard = map(set, sets)
-        self._steps.note_change(self.change is not None)
+        self._note_change()
+        self._routes.stand(self.site.place)
+        self._kernel.barred.clear()
+        for failed in self.failed:
+            self._bar(failed)
+        if self.change is not None and self.change.succession is not None:
+            self._routes.expect_heir(self.change.succession)
+        self.witnessing.restore(kept, take)
+        if self._has_witnesses:
+            self.witnessing.hold_back_again(self._kernel.links.outboxes, self._absent())

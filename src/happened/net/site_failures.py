@@ -6,18 +6,29 @@
     collection   The heir, new or not, has neither journal nor copies; or there is none, if the failed process
                  forwards nothing. What only the failed one had, or was on its way to it, is lost: everybody
                  counts what it sent and what came (`Tally`), and the sender is told how many are missing.
+
+Who failed last is read from journals (ordering/last_to_fail.py): nobody sees what a node does about a failure
+before the frame or the command that told of it is journaled, and its snapshots keep whom it has ever heard of.
+So a journal is searched without being replayed, for which its topology would be needed.
 """
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.destinations import unpack
+from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError
 from ..ordering import Facts, able
 from ..ordering.capabilities import ReplacesForwarder
+from ..ordering.last_to_fail import perhaps_last
+from ..wire import site_news
+from .errors import JournalError
+from .inputs import Input, read_entries
+from .journal import Journal
+from .layer import snapshot_head
 from .site import Site, proposed
 
 
@@ -105,18 +116,14 @@ def succession_of(text: str, site: Site) -> Succession | None:
 
 def survivors_in_reach(site: Site, failed: int) -> int:
     """Those whom this process is connected with by links that do not end at the failed one, and itself."""
-    index = {name: i for i, name in enumerate(site.members)}
-    near: dict[int, int] = {}
-    for one, other in site.edges:
-        near[index[one]] = near.get(index[one], 0) | 1 << index[other]
-        near[index[other]] = near.get(index[other], 0) | 1 << index[one]
-    reached, around = 0, 1 << site.me
-    while around:
-        reached |= around
-        following = 0
-        for process in unpack(around):
-            following |= near.get(process, 0)
-        around = following & ~reached & ~(1 << failed)
+    edges = [pack(map(site.members.index, edge)) for edge in site.edges]
+    usable = [edge for edge in edges if not edge >> failed & 1]
+    reached, before = 1 << site.me, 0
+    while reached != before:
+        before = reached
+        for edge in usable:
+            if edge & reached:
+                reached |= edge
     return reached
 
 
@@ -156,3 +163,66 @@ class Tally:
         sent, delivered, before, lost, heard = state
         self.sent, self.delivered = Counter(dict(sent)), Counter(dict(delivered))
         self.before, self.lost, self.heard = dict(before), dict(lost), set(heard)
+
+
+# Who failed last, by what journals tell.
+
+
+class Record(NamedTuple):
+    """The owner of a journal, and the names of those that it had heard to have failed for good."""
+
+    name: str
+    failed: frozenset[str]
+
+
+def read_record(path: Path) -> Record:
+    """Raises JournalError if it cannot be read, or is in use."""
+    if not path.is_file():
+        raise JournalError(f"{path}: no such file")
+    journal = Journal(path)
+    try:
+        name, failed = journal.owner(), set[str]()
+        state = journal.snapshot()
+        if state is not None:
+            head, _ = snapshot_head(state)
+            names = head["members"]["members"]
+            failed |= {names[index] for index in head["site"][0]["failed"]} if "site" in head else set()
+        for _, entries in journal.batches():
+            for kind, _, data in read_entries(entries):
+                failed |= _told(kind, data)
+        return Record(name, frozenset(failed))
+    except (ValueError, KeyError, IndexError) as error:
+        raise JournalError(f"{path}: cannot be read ({error}); was it written by another version?") from error
+    finally:
+        journal.close()
+
+
+def _told(kind: int, data: bytes) -> set[str]:
+    """Whom an input declares to have failed."""
+    text = ""
+    if kind == Input.SITE_PROPOSED:
+        text = data.decode()
+    elif kind == Input.FRAME_RECEIVED and data.startswith(site_news.HEAD):
+        news = site_news.decode(data)
+        text = news.text if isinstance(news, site_news.SuccessionProposed) else ""
+    said = json.loads(text).get("succession") if text else None
+    return {said[0]} if said else set()
+
+
+class LastToFail(NamedTuple):
+    last: tuple[str, ...]  # who failed last, as far as is known
+    awaited: tuple[str, ...]  # those whose journals are needed to be sure
+
+
+def last_of(records: Sequence[Record], members: Sequence[str]) -> LastToFail:
+    """Who of these members failed last, by the records of some of them."""
+    if unknown := sorted({record.name for record in records} - set(members)):
+        raise LocalProtocolError(f"{unknown[0]!r} is not among the members {', '.join(members)}")
+    index = {name: i for i, name in enumerate(members)}
+    recorded = {
+        index[record.name]: sum(1 << index[name] for name in record.failed if name in index)
+        for record in records
+    }
+    everybody = (1 << len(members)) - 1
+    last, awaited = perhaps_last(everybody, recorded)
+    return LastToFail(tuple(members[i] for i in unpack(last)), tuple(members[i] for i in unpack(awaited)))
