@@ -7,7 +7,7 @@ import pytest
 from test_node import addresses, make, run, take, until
 
 from happened.net import Limits, NodeFull
-from happened.net.withheld import SOME
+from happened.net.running import SOME
 from happened.ordering import Relays, protocols
 from happened.testing import MemoryNetwork
 

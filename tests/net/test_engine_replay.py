@@ -8,8 +8,8 @@ import pytest
 
 from contract.drive import Dice, destinations, options
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
+from happened.net.batch import Input, read_entries
 from happened.net.engine import Engine
-from happened.net.inputs import Input, read_entries
 from happened.ordering import protocols
 
 NAMES = ["a", "b", "c", "d"]

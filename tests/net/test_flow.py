@@ -3,7 +3,7 @@
 import pytest
 
 from happened.net import Limits
-from happened.net.flow import Flow
+from happened.net.limits import Flow
 from happened.net.sending import lacks_room
 
 LIMITS = Limits(

@@ -6,10 +6,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from happened.net import lives
+from happened.net.batch import Input, read_entries
 from happened.net.engine import Engine
 from happened.net.errors import OldJournal, PeerRefused
 from happened.net.hosting import Hosting
-from happened.net.inputs import Input, read_entries
 from happened.net.limits import Limits
 from happened.net.link import Outbox
 from happened.net.lives import Lives, life_of

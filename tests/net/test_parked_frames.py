@@ -7,11 +7,8 @@ import pytest
 
 from happened.net.engine import Engine
 from happened.net.errors import JournalError
-from happened.net.journal import Identity, Journal
-from happened.net.link import Outbox
-from happened.net.links import EVERYTHING, Links
-from happened.net.parked import SEGMENT, Parked, Parking
-from happened.net.spool import ROW_BYTES
+from happened.net.journal import ROW_BYTES, Identity, Journal
+from happened.net.link import EVERYTHING, SEGMENT, Links, Outbox, Parked, Parking
 
 PEERS = (1, 2, 3)
 MOST = 60

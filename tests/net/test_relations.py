@@ -9,7 +9,7 @@ import pytest
 
 from happened.core.errors import LocalProtocolError
 from happened.net import Causality, Limits
-from happened.net.send_stamps import stamp_from_text
+from happened.net.message import stamp_from_text
 from happened.testing import MemoryNetwork
 from happened.trace import read
 

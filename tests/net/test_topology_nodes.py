@@ -18,7 +18,7 @@ from happened.core.places import Branch, Place, onward_by_link
 from happened.net import Limits, Node, Plaintext
 from happened.net.engine import Engine
 from happened.net.errors import JournalError, NodeError, NodeFull
-from happened.net.flow import Flow
+from happened.net.limits import Flow
 from happened.net.site import proposal, read_site, site_of
 from happened.ordering import Relays, protocols
 from happened.topology import TopologyError, derive, load, to_document

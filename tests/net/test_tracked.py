@@ -10,11 +10,11 @@ from contract.drive import Dice, destinations, options
 from happened.causality.analysis import analyse
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net import Limits, Node, Plaintext
+from happened.net.batch import Input, read_entries
 from happened.net.config import load
 from happened.net.config import make_node as node_of
 from happened.net.engine import Engine
 from happened.net.errors import EngineFault, JournalError, PeerRefused
-from happened.net.inputs import Input, read_entries
 from happened.net.trace_recorder import TraceRecorder
 from happened.ordering import protocols
 from happened.trace import read

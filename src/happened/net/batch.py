@@ -1,10 +1,56 @@
-"""What an engine tells: the inputs that become durable together, the deliveries among them, and the trace."""
+"""What an engine is given and what it tells: inputs, batches that become durable together, the trace."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 from ..tracking import Stamp
-from .parked import Parking
+from .link import Parking
+
+HEAD = struct.Struct(">BQI")
+
+
+class Input(IntEnum):
+    """The inputs of an engine as the journal keeps them, one entry each, in the order of their coming.
+
+    An entry is a head (kind, number, length of the data; big-endian) and the data; what number and data mean
+    stands beside each kind. The kinds' values are part of the journal's format: never reused, never changed.
+    """
+
+    MULTICAST = 1  # bytes of the set; the destination set (little-endian), then the payload
+    FRAME_RECEIVED = 2  # link's process; the next frame of that link
+    DELIVERY_ACKED = 3  # delivery number; nothing: the application has acknowledged that delivery
+    FRAMES_FREED = 4  # link's process; a link number: the peer has our frames up to there
+    PEER_MET = 5  # index; the incarnation of its journal
+    RELEVANT_EVENT = 6  # 0; its label
+    MEMBER_ADMITTED = 7  # 0; name, NUL, address
+    MEMBER_DEPARTED = 8  # index; nothing: this process leaves
+    MEMBER_EXPELLED = 9  # index; nothing: another process is declared gone
+    SITE_PROPOSED = 10  # 0; the text of a topology that is to follow the present one
+    UNORDERED = 11  # bytes of the set; as MULTICAST, for a message outside of all orders
+    QUALIFIED = 12  # bytes of the head; the head (qualified.py), then the payload: an incomplete order
+    EXPIRED = 13  # 0; nothing: what was known the last time is delivered everywhere
+    TOKEN_WANTED = 14  # 0; nothing: this process asks for its turn to send
+    TOKEN_RELEASED = 15  # 1 if away; nothing: its turn has ended; if it goes away, the token is passed on
+    STATE_OWED = 16  # index; nothing: a newcomer is to get the application's state
+    STATE_GIVEN = 17  # index; 8 bytes each: clocks of the multicasts before, which are that state
+    STATE_AWAITED = 18  # index; nothing: this process begins with the state that another one gives
+    LIFE_BEGUN = 19  # 0; the name of the life that begins: the node was started (lives.py)
+    LIFE_HEARD = 20  # link's process; the life that numbered its last frame; nothing: nobody knows
+
+
+def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The kind, number and data of each entry; ValueError if the last one is cut off."""
+    position, end = 0, len(entries)
+    while position < end:
+        if end - position < HEAD.size:
+            raise ValueError("an entry is cut off within its head")
+        kind, number, length = HEAD.unpack_from(entries, position)
+        position += HEAD.size + length
+        if position > end:
+            raise ValueError("an entry is cut off")
+        yield kind, number, entries[position - length : position]
 
 
 class Delivery(NamedTuple):
@@ -31,25 +77,35 @@ class Batch(NamedTuple):
     parking: Parking | None = None
 
 
-class Recorder(Protocol):
-    """Takes the events of the trace; see trace_recorder.py."""
+class Recorder:
+    """Takes the events of the trace, and passes them on to another recorder if there is one. The one that
+    writes them is in trace_recorder.py; parts that want to know of some extend those."""
+
+    def __init__(self, recorder: "Recorder | None" = None) -> None:
+        self._recorder = recorder
 
     def sent(
-        self,
-        seq: int,
-        time: int,
-        clock: int,
-        to: int,
-        messages: Sequence[Any],
-        frames: Sequence[bytes],
+        self, seq: int, time: int, clock: int, to: int, messages: Sequence[Any], frames: Sequence[bytes]
     ) -> None:
         """A multicast to the set `to`, as messages and their frames."""
+        if self._recorder is not None:
+            self._recorder.sent(seq, time, clock, to, messages, frames)
 
     def sent_unordered(
         self, seq: int, time: int, clock: int, to: int, attributes: dict[str, str] | None = None
-    ) -> None: ...
+    ) -> None:
+        if self._recorder is not None:
+            self._recorder.sent_unordered(seq, time, clock, to, attributes)
+
     def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
         """`frame` is empty if the message came without one, as a message to ourselves does."""
+        if self._recorder is not None:
+            self._recorder.received(seq, time, message, frame)
 
-    def delivered(self, seq: int, time: int, sender: int, clock: int) -> None: ...
-    def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None: ...
+    def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
+        if self._recorder is not None:
+            self._recorder.delivered(seq, time, sender, clock)
+
+    def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
+        if self._recorder is not None:
+            self._recorder.relevant(seq, time, tracker, stamp, label)

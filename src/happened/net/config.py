@@ -62,12 +62,11 @@ from ..core.errors import CausalityError
 from ..ordering import DEFAULT
 from .errors import NodeError
 from .identity import MutualTls, SharedKey
-from .limits import Limits
+from .limits import Limits, WhenFull
 from .nats_security import CONFIG_FILES, CONFIG_TLS, connect_options
 from .node import Node
 from .transport import Guard, Plaintext, Transport
 from .udp_multicast import UdpMulticast
-from .when_full import WhenFull
 
 if TYPE_CHECKING:
     from .signatures import Signatures

@@ -7,7 +7,7 @@
     qualified       labels, priorities and histories of incomplete orders: qualified.py
     tracking        messages carry a tracker's piggybacks, and relevant events are recorded: tracked.py
     signed          messages are signed by their origin and checked when they arrive: signed.py
-    sharing         a medium carries what is the same on several links: sharing.py
+    sharing         a medium carries what is the same on several links: engine.py
 
 A layer that is around another one is attached after it: a tracker's piggybacks are around what was signed.
 """
@@ -15,15 +15,14 @@ A layer that is around another one is attached after it: a tracker's piggybacks 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.effects import Send
 from ..ordering import needed
 from ..ordering.capabilities import Expires
-from .batch import Recorder
-from .inputs import Input
+from .batch import Input, Recorder
 from .kernel import Kernel
 from .link_routes import Routes
 from .qualified import Qualified
 from .serialized import Serialization
-from .sharing import share_frames
 from .signed import Signed, SignedOrdered, SignedUnordered
 from .site import Site
 from .site_changes import SiteChanges
@@ -92,3 +91,19 @@ class Engine(Kernel):
         """A time has passed since the last call in which every message is delivered (expiry.py)."""
         needed(self.machine, Expires).expire()
         self.stage(Input.EXPIRED, 0)
+
+
+def share_frames(kernel: Kernel) -> None:
+    """Note each frame that is sent with its link number on every link that has it."""
+    put_each, links = kernel.put_each, kernel.links
+
+    def put_and_note(sends: Sequence[Send[Any]], frames: Sequence[bytes]) -> list[int]:
+        numbers = put_each(sends, frames)
+        alike: dict[bytes, dict[int, int]] = {}
+        for (to, _), frame, number in zip(sends, frames, numbers, strict=True):
+            if to not in links.parked:  # what is on disk, the link carries
+                alike.setdefault(frame, {})[to] = number
+        kernel.shared += alike.items()
+        return numbers
+
+    kernel.put_each = put_and_note

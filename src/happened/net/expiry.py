@@ -13,6 +13,7 @@ Promises   `expire` is called at intervals of Δ at least, as an input of the en
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from ..core.errors import LocalProtocolError
 from ..ordering import Facts, able
@@ -34,43 +35,29 @@ def check_expiry(seconds: float, facts: Facts) -> None:
 
 
 class Expiry:
-    """Calls `expire` every so many `seconds`.
-
-    given     is called before the input is given to the engine, and `changed` after
-    """
+    """Calls `expire` every so many `seconds`; `input` surrounds what the engine is given."""
 
     def __init__(
-        self,
-        engine: Engine,
-        loop: asyncio.AbstractEventLoop,
-        seconds: float,
-        given: Callable[[], None],
-        changed: Callable[[], None],
+        self, engine: Engine, seconds: float, input: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        self._engine, self._loop, self._seconds = engine, loop, seconds
-        self._given, self._changed = given, changed
-        self._sent: dict[int, int] = {}  # per link, the last frame at the time before
+        self._engine, self._seconds, self._input = engine, seconds, input
+        self._sent: dict[str, int] = {}  # per peer, the last frame at the time before
         self._is_late = False
-        self._next = loop.call_later(seconds, self._tick)
+        self._next = asyncio.get_running_loop().call_later(seconds, self._tick)
 
     def stop(self) -> None:
         self._next.cancel()
 
     def _tick(self) -> None:
-        self._next = self._loop.call_later(self._seconds, self._tick)
+        self._next = asyncio.get_running_loop().call_later(self._seconds, self._tick)
         engine = self._engine
-        late = [
-            engine.roster.name(link)
-            for link in engine.present_links()
-            if engine.outboxes[link].acknowledged < self._sent.get(link, 0)
-        ]
+        outboxes = {engine.roster.name(link): engine.outboxes[link] for link in engine.present_links()}
+        late = [name for name, each in outboxes.items() if each.acknowledged < self._sent.get(name, 0)]
         if late and not self._is_late:
-            names = ", ".join(late)
-            log.warning("late", extra={"node": engine.name, "peer": names, "reason": "nothing is forgotten"})
+            told = {"node": engine.name, "peer": ", ".join(late), "reason": "nothing is forgotten"}
+            log.warning("late", extra=told)
         self._is_late = bool(late)
-        if late:
-            return
-        self._sent = {link: engine.outboxes[link].last for link in engine.present_links()}
-        self._given()
-        engine.expire()
-        self._changed()
+        if not late:
+            self._sent = {name: each.last for name, each in outboxes.items()}
+            with self._input():
+                engine.expire()

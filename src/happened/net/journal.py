@@ -3,7 +3,7 @@
     meta        key, value                               whose journal this is, and its format
     batches     number, time, entries, checksum          inputs, a row per commit, numbered without gaps
     snapshots   after, state, checksum                   the state after that batch
-    parked      frames that wait for peers that are away (spool.py)
+    parked      link, first, last, frames, checksum      consecutive frames that wait for a peer that is away
 
 Promises   a batch is there whole or not at all; what `append` has returned from survives kill -9 and, with
            `flush`, a power failure. What cannot be read as it was written is refused, never skipped:
@@ -24,27 +24,35 @@ import contextlib
 import json
 import os
 import sqlite3
+import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import JournalError
+from .link import Parking
 from .ownership import Ownership
-from .parked import Parking
-from .spool import PARKED, Spool, SpoolDamaged
 
 FORMAT = 1
 MAX_SNAPSHOT = 900_000_000
 """Bytes; SQLite takes a thousand million in one row."""
 
-SCHEMA = f"""
+ROW_BYTES = 256 << 10
+"""About how many bytes of parked frames are in a row."""
+LENGTH = struct.Struct(">I")
+
+SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE batches (
     number INTEGER PRIMARY KEY, time INTEGER NOT NULL, entries BLOB NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE TABLE snapshots (after INTEGER PRIMARY KEY, state BLOB NOT NULL, checksum INTEGER NOT NULL);
-{PARKED}
+CREATE TABLE parked (
+    link INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, frames BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE INDEX parked_by_number ON parked (link, last);
 """
 
 
@@ -65,24 +73,18 @@ class Journal:
         self.path = path
         self.bytes = 0  # of entries since the snapshot that a replay would begin with
         self._last = 0
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._ownership = Ownership(path)
-        except OSError as error:
-            raise JournalError(f"{path}: cannot be opened: {error}") from error
-        try:
-            self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
-            self._ownership.release()
-            raise JournalError(f"{path}: cannot be opened: {error}") from error
-        try:
-            self._configure(flush, max_pages)
-        except sqlite3.Error as error:
-            self._let_go()
-            raise self._explained(error) from error
-        except JournalError:
-            self._let_go()
-            raise
+        with contextlib.ExitStack() as if_it_fails:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._ownership = Ownership(path)
+                if_it_fails.callback(self._ownership.release)
+                self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+                if_it_fails.callback(self._close_database)
+            except (OSError, sqlite3.Error) as error:
+                raise JournalError(f"{path}: cannot be opened: {error}") from error
+            with self._explained():
+                self._configure(flush, max_pages)
+            if_it_fails.pop_all()
 
     def _configure(self, flush: bool, max_pages: int | None) -> None:
         run = self._db.execute
@@ -113,19 +115,19 @@ class Journal:
         run("BEGIN IMMEDIATE")  # which makes the write-ahead log, if nothing else has
         run("COMMIT")
         self._ownership.guard(self._db)
-        self._spool = Spool(self._db)
 
     def open(self, identity: Identity) -> bytes:
         """Return the incarnation kept in this journal, which is drawn now if the journal is new. Raises
         JournalError if it is another node's."""
         wanted = {key: json.dumps(value) for key, value in identity._asdict().items()}
         try:
-            found = dict(self._db.execute("SELECT key, value FROM meta"))
-            if not found:
-                found = wanted | {"incarnation": json.dumps(os.urandom(8).hex())}
-                self._db.execute("BEGIN")
-                self._db.executemany("INSERT INTO meta VALUES (?, ?)", found.items())
-                self._db.execute("COMMIT")
+            with self._explained():
+                found = dict(self._db.execute("SELECT key, value FROM meta"))
+                if not found:
+                    found = wanted | {"incarnation": json.dumps(os.urandom(8).hex())}
+                    self._db.execute("BEGIN")
+                    self._db.executemany("INSERT INTO meta VALUES (?, ?)", found.items())
+                    self._db.execute("COMMIT")
             for key, value in wanted.items():
                 if found[key] != value:
                     raise JournalError(
@@ -133,20 +135,16 @@ class Journal:
                         "give each node its own journal, and keep its configuration with it"
                     )
             return bytes.fromhex(json.loads(found["incarnation"]))
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
         except (KeyError, ValueError) as error:
             raise self._damaged(f"meta: {error!r}") from error
 
     def owner(self) -> str:
         """The name of the node whose journal this is."""
-        try:
+        with self._explained():
             row = self._db.execute("SELECT value FROM meta WHERE key = 'name'").fetchone()
-            if row is None:
-                raise self._damaged("it does not say whose it is")
-            return str(json.loads(row[0]))
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
+        if row is None:
+            raise self._damaged("it does not say whose it is")
+        return str(json.loads(row[0]))
 
     def snapshot(self) -> bytes | None:
         """The state that a replay begins with, None if it begins with nothing. Call this before `batches`.
@@ -154,28 +152,26 @@ class Journal:
         A snapshot counts once the batches up to it are forgotten, its own among them.
         """
         query = "SELECT * FROM snapshots WHERE after NOT IN (SELECT number FROM batches)"
-        try:
+        with self._explained():
             row = self._db.execute(query).fetchone()
             first = self._db.execute("SELECT min(number) FROM batches").fetchone()[0]
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
         if row is None:
             return None
         self._last, state, checksum = row
         if first is not None and first <= self._last:
             raise self._damaged(f"some batches between {first} and {self._last} are missing")
-        if _checksum(self._last, 0, state) != checksum:
+        if _checksum(self._last, 0, data=state) != checksum:
             raise self._damaged(f"the snapshot after batch {self._last} is not what was written")
         return bytes(state)
 
     def batches(self) -> Iterator[tuple[int, bytes]]:
         """The time and entries of each batch after that snapshot, in order."""
         query = "SELECT * FROM batches WHERE number > ? ORDER BY number"
-        try:
+        with self._explained():
             for number, time, entries, checksum in self._db.execute(query, (self._last,)):
                 if number != self._last + 1:
                     raise self._damaged(f"batches {self._last + 1} to {number - 1} are missing")
-                if _checksum(number, time, entries) != checksum:
+                if _checksum(number, time, data=entries) != checksum:
                     raise self._damaged(f"batch {number} is not what was written")
                 self._last = number
                 self.bytes += len(entries)
@@ -183,8 +179,6 @@ class Journal:
             newest = self._db.execute("SELECT max(after) FROM snapshots").fetchone()[0]
             if newest is not None and newest > self._last:
                 raise self._damaged(f"batches {self._last + 1} to {newest} are missing")
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
 
     def append(
         self,
@@ -196,21 +190,18 @@ class Journal:
         """Make a batch durable, with the frames that it parks, and a snapshot of the state after it if given,
         whole or in parts; returns its number."""
         self._ownership.check()
-        number = self._last + 1
-        try:
-            run = self._db.execute
+        number, run = self._last + 1, self._db.execute
+        with self._explained():
             run("BEGIN")
-            checksum = _checksum(number, time, entries)
+            checksum = _checksum(number, time, data=entries)
             run("INSERT INTO batches VALUES (?, ?, ?, ?)", (number, time, entries, checksum))
             if parking is not None:
-                self._spool.store(parking)
+                self._park(parking)
             if snapshot is not None:
                 snapshot = snapshot if isinstance(snapshot, bytes) else b"".join(snapshot)
-                checksum = _checksum(number, 0, snapshot)
+                checksum = _checksum(number, 0, data=snapshot)
                 run("INSERT INTO snapshots VALUES (?, ?, ?)", (number, snapshot, checksum))
             run("COMMIT")
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
         self._ownership.check()  # after it: a file that is gone by now would not have it
         self._last = number
         self.bytes += len(entries)
@@ -223,67 +214,96 @@ class Journal:
         Of the parked frames those are kept that the state which it begins with counts on: per link, those
         after one number and up to another. The replay parks the others again, in one transaction.
         """
+        run = self._db.execute
         try:
-            self._db.execute("BEGIN")
-            self._spool.keep(ranges)
-            yield self._spool.store
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
+            with self._explained():
+                run("BEGIN")
+                links = [link for (link,) in run("SELECT DISTINCT link FROM parked")]
+                for link in links:
+                    after, last = ranges.get(link, (0, 0))
+                    run("DELETE FROM parked WHERE link = ? AND (last <= ? OR first > ?)", (link, after, last))
+                yield self._park
+                run("COMMIT")
         finally:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                run("ROLLBACK")
+
+    def _park(self, parking: Parking) -> None:
+        """Change the parked frames as a batch asks for, within the transaction that is under way."""
+        run = self._db.execute
+        for link, through in parking.freed.items():
+            run("DELETE FROM parked WHERE link = ? AND last <= ?", (link, through))
+        for link, frames in parking.frames.items():
+            for first, last, blob in _rows(frames):
+                row = (link, first, last, blob, _checksum(link, first, last, data=blob))
+                run("INSERT INTO parked VALUES (?, ?, ?, ?, ?)", row)
 
     def parked(self, link: int, after: int, most_bytes: int) -> list[bytes]:
         """The parked frames of a link after this number, in order: at least one, and no more once so many
         bytes are reached."""
-        try:
-            return self._spool.read(link, after, most_bytes)
-        except SpoolDamaged as error:
-            raise self._damaged(str(error)) from error
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
+        query = "SELECT first, last, frames, checksum FROM parked WHERE link = ? AND last > ? ORDER BY last"
+        taken: list[bytes] = []
+        with self._explained():
+            for first, last, blob, checksum in self._db.execute(query, (link, after)):
+                if first > after + len(taken) + 1:
+                    break
+                if _checksum(link, first, last, data=blob) != checksum:
+                    raise self._damaged(
+                        f"frames {first} to {last} to process {link} are not what was written"
+                    )
+                for number, frame in enumerate(_frames(blob), first):
+                    if number == after + len(taken) + 1:
+                        taken.append(frame)
+                        most_bytes -= len(frame)
+                        if most_bytes <= 0:
+                            return taken
+            else:
+                if taken:
+                    return taken
+        raise self._damaged(f"frame {after + len(taken) + 1} to process {link} is missing")
 
     def forget(self, after: int) -> None:
         """Delete the batches up to this one, and older snapshots than the one after it."""
         self._ownership.check()
-        try:
-            self._db.execute("BEGIN")
-            self._db.execute("DELETE FROM batches WHERE number <= ?", (after,))
-            self._db.execute("DELETE FROM snapshots WHERE after < ?", (after,))
-            self._db.execute("COMMIT")
-            rest = self._db.execute("SELECT total(length(entries)) FROM batches").fetchone()[0]
+        run = self._db.execute
+        with self._explained():
+            run("BEGIN")
+            run("DELETE FROM batches WHERE number <= ?", (after,))
+            run("DELETE FROM snapshots WHERE after < ?", (after,))
+            run("COMMIT")
+            rest = run("SELECT total(length(entries)) FROM batches").fetchone()[0]
             self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
+            run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.bytes = int(rest)
 
     def close(self) -> None:
         try:
-            self._let_go()
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
-
-    def _let_go(self) -> None:
-        try:
-            if self._ownership.is_ours:
-                self._db.close()
+            with self._explained():
+                self._close_database()
         finally:
             self._ownership.release()
 
-    def _explained(self, error: sqlite3.Error) -> JournalError:
-        code = getattr(error, "sqlite_errorcode", None)
-        primary = code & 0xFF if code is not None else None
-        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            why = "is in use by another process: every node needs a name and a journal of its own"
-        elif primary == sqlite3.SQLITE_FULL:
-            why = "the disk is full; make room and start the node again, nothing that was confirmed is lost"
-        elif primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self._damaged(str(error))
-        else:
+    def _close_database(self) -> None:
+        if self._ownership.is_ours:
+            self._db.close()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise JournalError for what SQLite refuses."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._damaged(str(error)) from error
             why = f"{error}; what was confirmed is not lost, repair this and start the node again"
-        return JournalError(f"{self.path}: {why}")
+            if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                why = "is in use by another process: every node needs a name and a journal of its own"
+            elif primary == sqlite3.SQLITE_FULL:
+                why = (
+                    "the disk is full; make room and start the node again, nothing that was confirmed is lost"
+                )
+            raise JournalError(f"{self.path}: {why}") from error
 
     def _damaged(self, what: str) -> JournalError:
         return JournalError(
@@ -292,8 +312,32 @@ class Journal:
         )
 
 
-def _checksum(number: Any, time: Any, data: Any) -> int:
+def _checksum(*numbers: Any, data: Any) -> int:
     """-1, which no row has, where a damaged page gives a value of another type."""
-    if not (isinstance(number, int) and isinstance(time, int) and isinstance(data, bytes)):
+    if not (all(isinstance(each, int) for each in numbers) and isinstance(data, bytes)):
         return -1
-    return zlib.crc32(data, zlib.crc32(b"%d %d" % (number, time)))
+    return zlib.crc32(data, zlib.crc32(b" ".join(b"%d" % each for each in numbers)))
+
+
+def _rows(frames: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
+    """Consecutive frames in rows of about ROW_BYTES: first and last number, and the frames."""
+    parts: list[bytes] = []
+    size = first = last = 0
+    for number, frame in frames:
+        if not parts:
+            first = number
+        parts += (LENGTH.pack(len(frame)), frame)
+        size, last = size + len(frame), number
+        if size >= ROW_BYTES:
+            yield first, last, b"".join(parts)
+            parts, size = [], 0
+    if parts:
+        yield first, last, b"".join(parts)
+
+
+def _frames(blob: bytes) -> Iterator[bytes]:
+    position = 0
+    while position < len(blob):
+        (length,) = LENGTH.unpack_from(blob, position)
+        position += LENGTH.size + length
+        yield blob[position - length : position]

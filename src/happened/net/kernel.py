@@ -3,13 +3,13 @@
 Assumes    inputs are given one at a time; the machine of the ordering protocol is deterministic.
 Promises   the same inputs in the same order give the same state, byte for byte the same frames under the
            same link numbers, the same deliveries under the same numbers and the same trace. So a journal
-           of inputs (inputs.py) is a journal of everything: `replay` of its entries restores what was lost.
+           of inputs (batch.py) is a journal of everything: `replay` of its entries restores what was lost.
            An input that is refused changes nothing and is not in the journal.
 Invariant  event `events` is the last one of the machine's own numbering (ordering/machine.py). Link p's
            outbox is numbered by `link.py`. A delivery keeps its number, from 1, until it is acknowledged.
 Leaves out everything that only some nodes have: that is in layers (layer.py), which engine.py attaches.
 
-Parts      links.py: what is to be sent and how far each link has come; member_changes.py: who takes part.
+Parts      link.py: what is to be sent and how far each link has come; member_changes.py: who takes part.
 """
 
 import json
@@ -24,13 +24,11 @@ from ..core.roster import Roster
 from ..core.tuples import new
 from ..ordering import Held, Machine, create, facts_of
 from ..wire import encode_multicast, encode_sends, load
-from .batch import Batch, Delivery, Recorder
+from .batch import HEAD, Batch, Delivery, Input, Recorder, read_entries
 from .errors import EngineFault
-from .inputs import HEAD, Input, read_entries
 from .layer import Deliver as Delivering
 from .layer import Give, Order, Read, Tables, snapshot_head
-from .link import Inbox, Outbox
-from .links import Links
+from .link import Inbox, Links, Outbox
 from .member_changes import MemberChanges
 from .speakers import read_message
 
@@ -94,7 +92,7 @@ class Kernel(Tables):
         self.staged_entries = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
-        self.shared: list[tuple[bytes, dict[int, int]]] = []  # since then, for a medium: sharing.py
+        self.shared: list[tuple[bytes, dict[int, int]]] = []  # since then, for a medium: engine.py
         self.members.attach()
 
     def _have_no_layers(self) -> None:
@@ -163,10 +161,13 @@ class Kernel(Tables):
 
     def check_may_send(self) -> None:
         """Raise LocalProtocolError if nothing may be multicast now."""
-        if self.members.has_left:
-            raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
+        self.check_has_not_left()
         for check in self.may_send:
             check()
+
+    def check_has_not_left(self) -> None:
+        if self.members.has_left:
+            raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
 
     def _multicast(self, to: Sequence[int], payload: bytes) -> int:
         clock, effects = self.order(to, payload)

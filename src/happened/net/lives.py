@@ -28,9 +28,10 @@ Bounds     MOST lives for each link that numbered frames there. Of more, the fir
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .link import Outbox
+if TYPE_CHECKING:
+    from .link import Outbox
 
 MOST = 64
 TOKEN_BYTES = 8
@@ -61,7 +62,7 @@ class Lives:
 
     # Ours.
 
-    def begin(self, life: bytes, outboxes: Mapping[int, Outbox]) -> None:
+    def begin(self, life: bytes, outboxes: Mapping[int, "Outbox"]) -> None:
         """A life begins, and with it the next frame on each link."""
         self._present = life
         for link, outbox in outboxes.items():

@@ -8,52 +8,48 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..core.errors import LocalProtocolError
-from ..ordering import DEFAULT, Relays, facts_of
-from .arguments import check_order, share_batch, tcp_of, telemetry_of
+from ..ordering import DEFAULT, Facts, facts_of
 from .batch import Batch, Delivery
 from .commits import Commits
 from .connections import Connections
-from .consumers import Consumers
+from .consumers import Consumers, Requests
 from .engine import Engine
 from .errors import NodeClosed, NodeError
 from .expiry import Expiry, check_expiry
-from .flow import Flow
 from .giving_state import StateGiving, check_state
 from .hosting import Hosting
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
-from .limits import Limits
+from .limits import Limits, Policies, WhenFull
 from .lives import TOKEN_BYTES
 from .membership import InitialMembers, Membership, addresses_of
-from .message import Sent
+from .message import Sent, check_stamps
 from .operations import Operations
 from .payloads import Payloads
-from .refused_frames import Quarantine
-from .requests import Requests
 from .running import Running
-from .send_stamps import check_stamps
 from .sending import Sending
-from .signed import SCHEME, Signed, check_node
+from .serialized import Turns
+from .signed import SCHEME, Signed, Signer, check_node
 from .site import Site, read_site
+from .tcp import TcpTransport
 from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
 from .timing import Timing
 from .tracked import check_tracker
-from .transport import Guard, Sharing, Signing, Transport
-from .turns import Turns
+from .transport import Guard, Shared, Sharing, Signing, Transport
 from .udp_multicast import UdpMulticast
-from .when_full import Policies, WhenFull
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from .signatures import Signatures
+    from .telemetry import Telemetry
     from .trace_recorder import TraceRecorder
 
 log = logging.getLogger("happened.node")
@@ -197,8 +193,7 @@ class Living:
         if strangers := self._policies.strangers(self._running.members.names):
             log.warning("%s: `full` names %s, who are no members yet", self.name, ", ".join(strangers))
         if (seconds := self._seconds_to_expiry) is not None:
-            given, changed = self._commits.stamp, self._commits.schedule
-            self._at_end.append(Expiry(self._engine, self._loop, seconds, given, changed).stop)
+            self._at_end.append(Expiry(self._engine, seconds, self._running.input).stop)
         again = len(self._engine.unacknowledged)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
@@ -247,11 +242,9 @@ class Living:
         engine, facts = self._engine, self._facts
         turns = None
         if engine.serialization is not None:
-            turns = Turns(engine, engine.serialization, self._loop, self._commits.stamp, self._after_a_turn)
+            turns = Turns(engine.serialization, self._loop, self._turn_input)
         if self._medium is not None:
             self._on_share.append(partial(share_batch, self._medium, self._names))
-        room = asyncio.Event()
-        room.set()
         self._running = Running(
             name=self.name,
             facts=facts,
@@ -261,13 +254,10 @@ class Living:
             commits=self._commits,
             members=Membership(self._initial, engine, self._protocol, incarnation, terms),
             transport=self.transport,
-            flow=Flow(self._limits, relays=facts.copies.relays is Relays.COORDINATOR),
             connections=self._connections,
-            quarantine=Quarantine(),
             policies=self._policies,
             turns=turns,
             fail=self._fail,
-            room=room,
             loop=self._loop,
         )
         self.host = Hosting(self._running)
@@ -276,7 +266,7 @@ class Living:
         self._operations = Operations(self._running, self._initial.peers, self._states)
 
     def _may_park(self, link: int) -> bool:
-        # A receiver that holds too much of what is agreed on acknowledges nothing (withheld.py), so that the
+        # A receiver that holds too much of what is agreed on acknowledges nothing (running.py), so that the
         # places of what it holds would stay parked for ever.
         return (
             not self._facts.is_agreed and self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
@@ -298,8 +288,10 @@ class Living:
             self._telemetry, self._running, self.payloads, self._requests, self._states, **how
         )
 
-    def _after_a_turn(self) -> None:
-        self._commits.schedule()
+    @contextlib.contextmanager
+    def _turn_input(self) -> Iterator[None]:
+        with self._running.input():
+            yield
         self._running.measure_room()
 
     def _terms(self, options: Mapping[str, Any]) -> Terms:
@@ -469,3 +461,48 @@ class Living:
             self._states.notice()
         self._running.regulate()
         self._running.measure_room()
+
+
+def share_batch(medium: Sharing, names: Callable[[], Sequence[str]], batch: Batch) -> None:
+    """Let a medium carry the frames of a batch that are the same on several links."""
+    if batch.shared:
+        who = names()
+        medium.share([Shared(frame, {who[link]: k for link, k in on.items()}) for frame, on in batch.shared])
+
+
+def check_order(facts: Facts, tracker: str | None, journal: object) -> None:
+    if facts.qualifier.keyword and tracker is not None:
+        raise LocalProtocolError(f"{facts.name} is an incomplete order, which no tracker can ride on")
+    if facts.assumes.serialized and journal is None:
+        raise LocalProtocolError(
+            f"{facts.name} passes a token from sender to sender, which would end with a process that is "
+            "killed: give every node a journal"
+        )
+
+
+def telemetry_of(
+    asked: "bool | TracerProvider", name: str, cluster: str, payloads: Payloads
+) -> "Telemetry | None":
+    if asked is False:
+        return None
+    if not payloads.has_headers:
+        raise LocalProtocolError("spans travel in headers: telemetry needs Node(headers=True), on every node")
+    try:
+        from .telemetry import Telemetry
+    except ImportError as error:
+        raise LocalProtocolError(
+            "telemetry needs opentelemetry-api: pip install 'happened[telemetry]'"
+        ) from error
+    return Telemetry(None if asked is True else asked, name, cluster, payloads)
+
+
+def tcp_of(
+    listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None, signer: Signer | None
+) -> Transport:
+    if guard is None:
+        raise LocalProtocolError(
+            "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
+            "believe every name, which is for one machine only"
+        )
+    links = TcpTransport(listen, guard, limits)
+    return links if medium is None else medium.over(links, guard, signer)

@@ -27,11 +27,11 @@ from ..wire.membership import (
     MemberJoined,
     MemberRanked,
 )
+from .batch import Input
 from .departures import FREE, Departure, Departures
 from .handshake import check_name
-from .inputs import Input
 from .layer import Hear
-from .links import Links
+from .link import Links
 from .speakers import check_admission
 
 NewsHeard = Callable[[int, Any], object]

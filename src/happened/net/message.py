@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError
 from ..ordering.causal.incomplete import CausalHistory
-from ..tracking import Stamp
+from ..tracking import Stamp, facts_of, protocols
 from .batch import Delivery
 from .payloads import OWN, Opened, Payloads, check_headers
 from .qualified import history_from_json
-from .send_stamps import stamp_from_text
 from .state_transfer import STATE_CLOCK
 
 Raised = TypeVar("Raised", bound=BaseException)
@@ -22,7 +21,7 @@ REQUEST = OWN + "request"
 REPLY = OWN + "re"
 """The headers of a request and of a reply; the second has the name of what it answers."""
 STAMP = OWN + "stamp"
-"""The header with the tracker's timestamp of the sending (send_stamps.py)."""
+"""The header with the tracker's timestamp of the sending (message.py)."""
 SHOWN = 200  # bytes of a payload, in a notebook
 
 
@@ -247,3 +246,25 @@ def relation(one: Message, other: Message) -> Causality:
             'give every node tracker="p1" (or another that tells vectors), headers=True and stamps=True'
         )
     return first.compare(second)
+
+
+def check_stamps(tracker: str | None, *, headers: bool) -> None:
+    """Refuse stamps without what they need."""
+    if tracker is None or not headers or "vector" not in facts_of(tracker).tells:
+        vectors = ", ".join(name for name, facts in protocols().items() if "vector" in facts.tells)
+        raise LocalProtocolError(
+            f"stamps need headers=True, and a tracker that tells vectors: one of {vectors}"
+        )
+
+
+def stamp_to_text(stamp: Stamp) -> str:
+    return json.dumps([stamp.seq, dict(stamp.vector or {})], separators=(",", ":"), ensure_ascii=False)
+
+
+def stamp_from_text(process: str, text: str) -> Stamp | None:
+    """The timestamp of this process's event; None if the text is none."""
+    try:
+        seq, vector = json.loads(text)
+        return Stamp(process, int(seq), {str(name): int(count) for name, count in vector.items()})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None

@@ -72,7 +72,7 @@ class Node(Living):
     guard       how peers are authenticated: there is no default
     transport   instead of TCP, which `listen` and `guard` are for
     full        what a multicast does while a peer's outbox is full: "wait", "refuse" or "park" for every
-                peer, or by name (when_full.py); names may be those of peers that join later
+                peer, or by name (limits.py); names may be those of peers that join later
     signatures  what signs our messages and checks those of others (signatures.py): whoever passes them on
                 cannot alter them; on all nodes or none, and needs a cluster (docs/runtime.md)
     state       gives the application's state, as a value for the codec, to processes that are admitted here:

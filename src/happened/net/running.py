@@ -2,34 +2,44 @@
 
 hosting.py is the transport's side of a node, sending.py and consumers.py the application's, operations.py its
 operator's, observation.py tells about it; node.py puts them together.
+
+Parked     Frames on disk come back into memory while half of the limit of an outbox is free, as many as fit;
+           one reading at a time for each link. Rows on disk go once the peer has acknowledged what is in them.
+Withheld   Where a message waits for its place among others, what gives it that place may come behind it on
+           the same link: the link must be read, however much is held (`Flow`). So back-pressure is left to
+           the senders: frames are taken and journaled as ever, and acknowledged once there is room. What is
+           not acknowledged stays in their outboxes, and once those are full their applications wait; what the
+           protocol itself has to say still goes. Then a process holds what its limits say and an outbox of
+           each sender beyond; one more for each time that a sender calls anew, since it is told then how far
+           it has come. Bytes are counted anew when the number of messages has changed by an eighth, and SOME.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from ..core.places import onward_by_link
-from ..ordering import Facts
+from ..ordering import Facts, Relays
 from .batch import Batch
 from .commits import Commits
 from .connections import Connections
 from .engine import Engine
 from .errors import NodeError
-from .flow import Flow
 from .lifecycle import Lifecycle, State
-from .limits import Limits
+from .limits import Flow, Limits, Policies
+from .link import Outbox
 from .membership import Membership, Peer
 from .refused_frames import Quarantine
+from .serialized import Turns
 from .site import Site
 from .transport import Transport
-from .turns import Turns
-from .unparking import Unparking
-from .when_full import Policies
-from .withheld import Acknowledgements
 
 log = logging.getLogger("happened.node")
+
+SOME = 16
 
 
 @dataclass
@@ -51,29 +61,25 @@ class Running:
     commits: Commits
     members: Membership
     transport: Transport
-    flow: Flow
     connections: Connections
-    quarantine: Quarantine
     policies: Policies
     turns: Turns | None
     fail: Callable[[BaseException], None]
-    room: asyncio.Event
     loop: asyncio.AbstractEventLoop
+    room: asyncio.Event = field(default_factory=asyncio.Event)
+    quarantine: Quarantine = field(default_factory=Quarantine)
     paused: set[int] = field(default_factory=set)
     is_leaving: bool = False
 
     def __post_init__(self) -> None:
         self.joined = self.engine.members.joined  # as far as the transport knows of them
-        self._unparking = Unparking(self.engine, self.commits, self._unparked, self.fail)
+        self.flow = Flow(self.limits, relays=self.facts.copies.relays is Relays.COORDINATOR)
         # A broker hands over no more before it has acknowledgements.
-        withholds = self.facts.is_agreed and self.transport.acknowledges_for_peers
-        self._acknowledgements = Acknowledgements(
-            self.engine, self.limits, self._acknowledge, withholds=withholds
-        )
+        self._withholds = self.facts.is_agreed and self.transport.acknowledges_for_peers
+        self._due: dict[int, int] = {}  # link numbers whose acknowledgement is withheld
+        self._counted = self._counted_bytes = 0  # messages that were held when they were last counted
+        self._unparking: set[int] = set()
         self.know_routes()
-
-    def _acknowledge(self, link: int, number: int) -> None:
-        self.transport.durable(self.members.names[link], number)
 
     @property
     def site(self) -> Site | None:
@@ -103,22 +109,56 @@ class Running:
         for link in batch.released_through:
             self.transport.wake(self.members.names[link])
         if batch.received_through:
-            self._acknowledgements.durable(batch.received_through)
+            self._acknowledge(batch.received_through)
             for link in batch.received_through:
                 if link in self.engine.members.gone:
                     self.part_if_done(link)
         if self.engine.links.parked:
             self.unpark()
 
+    def _acknowledge(self, received: Mapping[int, int]) -> None:
+        """A batch is durable, in which frames up to these numbers came on these links."""
+        if self._withholds:
+            self._due.update(received)
+            if self._holds_too_much():
+                return
+            received, self._due = self._due, {}
+        for link, number in received.items():
+            self.transport.durable(self.members.names[link], number)
+
+    def _holds_too_much(self) -> bool:
+        machine, limits = self.engine.machine, self.limits
+        held = machine.pending_count
+        if held <= limits.held and (
+            self._counted_bytes > limits.held_bytes or abs(held - self._counted) > self._counted // 8 + SOME
+        ):
+            self._counted, self._counted_bytes = held, machine.pending_bytes
+        return held > limits.held or self._counted_bytes > limits.held_bytes
+
     def unpark(self) -> None:
         """Bring back from disk what there is room for in outboxes."""
-        if self.engine.links.parked:
-            self._unparking.notice()
+        links = self.engine.links
+        for link in links.parked - self._unparking:
+            outbox = links.outboxes[link]
+            if outbox.wants_parked(links.full_above):
+                self._unparking.add(link)
+                after = outbox.loaded
+                future = self.commits.read_parked(link, after, links.full_above - outbox.bytes)
+                future.add_done_callback(partial(self._unparked, link, outbox, after))
 
-    def _unparked(self, link: int) -> None:
-        if self.life.takes_input:
-            self.transport.wake(self.members.names[link])
-            self.measure_room()
+    def _unparked(self, link: int, outbox: Outbox, after: int, done: "asyncio.Future[list[bytes]]") -> None:
+        self._unparking.discard(link)
+        links = self.engine.links
+        if done.cancelled():
+            return
+        if (error := done.exception()) is not None:
+            self.fail(error)
+        elif links.outboxes.get(link) is outbox:  # and not that of somebody who has its index now
+            links.unpark(link, after + 1, done.result())
+            if self.life.takes_input:
+                self.transport.wake(self.members.names[link])
+                self.measure_room()
+            self.unpark()
 
     def measure_room(self) -> None:
         """Let whoever waits for room look again."""
@@ -156,13 +196,12 @@ class Running:
             wanted |= self.flow.routes_to_pause(full)
         if (awaited := engine.transfers.awaited) is not None:
             wanted.discard(awaited.source)  # which is to give the state that deliveries wait for
-        if wanted != self.paused:
-            names = self.members.names
-            for link in wanted - self.paused:
-                self.transport.pause(names[link])
-            for link in self.paused - wanted:
-                self.transport.resume(names[link])
-            self.paused = wanted
+        names = self.members.names
+        for link in wanted - self.paused:
+            self.transport.pause(names[link])
+        for link in self.paused - wanted:
+            self.transport.resume(names[link])
+        self.paused = wanted
 
     # Peers that come and go.
 
@@ -188,13 +227,8 @@ class Running:
             if not peer.joined:
                 raise
             # An address that another process admitted must not stop us, now or at the next start.
-            log.error(
-                "%s cannot call %s: %s",
-                self.name,
-                peer.name,
-                error,
-                extra={"event": "cannot call", "node": self.name, "peer": peer.name, "error": str(error)},
-            )
+            more = {"event": "cannot call", "node": self.name, "peer": peer.name, "error": str(error)}
+            log.error("%s cannot call %s: %s", self.name, peer.name, error, extra=more)
 
     def part_if_done(self, link: int) -> None:
         """Close the link with a process that has left, if both have everything. Not at once: if the link

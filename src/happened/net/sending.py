@@ -9,17 +9,15 @@ from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError
 from ..core.places import outgoing
 from ..ordering import Relays
+from .consumers import Requests
 from .errors import EngineFault, NodeFull
 from .giving_state import StateGiving
-from .limits import Limits
-from .message import REQUEST, STAMP, Message, Sent, note_sent, tells_if_cancelled
+from .limits import Limits, WhenFull
+from .message import REQUEST, STAMP, Message, Sent, note_sent, stamp_to_text, tells_if_cancelled
 from .payloads import Payloads, check_headers
 from .qualified import PLAIN, How
-from .requests import Requests
 from .running import Running
-from .send_stamps import stamp_to_text
 from .signed import HEAD
-from .when_full import WhenFull
 
 
 def lacks_room(limits: Limits, staged: int, kept: int) -> str | None:

@@ -58,7 +58,7 @@ from ..wire.site_news import (
     SiteProposed,
     SuccessionProposed,
 )
-from .inputs import Input
+from .batch import Input
 from .kernel import Kernel
 from .layer import Take
 from .link_routes import Routes

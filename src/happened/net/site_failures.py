@@ -7,8 +7,8 @@
                  forwards nothing. What only the failed one had, or was on its way to it, is lost: everybody
                  counts what it sent and what came (`Tally`), and the sender is told how many are missing.
 
-Who failed last is read from journals (ordering/last_to_fail.py): nobody sees what a node does about a failure
-before the frame or the command that told of it is journaled, and its snapshots keep whom it has ever heard of.
+Who failed last is read from journals (ordering/last_to_fail.py): nobody sees what a node does about a
+failure before the frame or the command that told of it is journaled, and snapshots keep whom it has heard of.
 So a journal is searched without being replayed, for which its topology would be needed.
 """
 
@@ -25,8 +25,8 @@ from ..ordering import Facts, able
 from ..ordering.capabilities import ReplacesForwarder
 from ..ordering.last_to_fail import perhaps_last
 from ..wire import site_news
+from .batch import Input, read_entries
 from .errors import JournalError
-from .inputs import Input, read_entries
 from .journal import Journal
 from .layer import snapshot_head
 from .site import Site, proposed
@@ -116,7 +116,8 @@ def succession_of(text: str, site: Site) -> Succession | None:
 
 def survivors_in_reach(site: Site, failed: int) -> int:
     """Those whom this process is connected with by links that do not end at the failed one, and itself."""
-    edges = [pack(map(site.members.index, edge)) for edge in site.edges]
+    index = {name: i for i, name in enumerate(site.members)}
+    edges = [pack(map(index.__getitem__, edge)) for edge in site.edges]
     usable = [edge for edge in edges if not edge >> failed & 1]
     reached, before = 1 << site.me, 0
     while reached != before:

@@ -30,9 +30,8 @@ from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..wire import membership as wire
 from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
-from .batch import Delivery
+from .batch import Delivery, Input
 from .departures import Departures
-from .inputs import Input
 from .kernel import Kernel
 from .layer import Take
 

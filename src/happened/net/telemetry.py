@@ -34,12 +34,11 @@ from .. import __version__
 from ..core.errors import CausalityError
 from ..ordering import Held
 from .batch import Delivery, Recorder
-from .event_listener import Listener
+from .consumers import Requests
 from .giving_state import StateGiving
 from .message import Message, Sent
 from .payloads import OWN, Payloads
 from .qualified import PLAIN, How
-from .requests import Requests
 from .running import Running
 from .sending import Sending
 
@@ -203,7 +202,7 @@ class Telemetry:
             yield span
 
 
-class SpanListener(Listener):
+class SpanListener(Recorder):
     """Takes the times at which messages arrive and are delivered from what an engine records."""
 
     def __init__(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .batch import Delivery, Recorder
-from .event_listener import Listener
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 ARRIVALS = 65_536
@@ -35,7 +34,7 @@ class Histogram:
         self.sum += seconds
 
 
-class Timing(Listener):
+class Timing(Recorder):
     """Measures what an engine records, and passes it on to another recorder if there is one."""
 
     def __init__(self, clock: Callable[[], float], recorder: Recorder | None) -> None:

@@ -9,34 +9,29 @@ Layout     DIR/NAME@FIRST-NNNNNN.parquet, FIRST being the first seq of a run of 
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.destinations import unpack
-from ..core.roster import Roster
 from ..trace import TraceWriter
 from ..trace.tracker_attributes import tracker_attributes
 from ..tracking import Stamp
 from ..wire import control_length, control_size
+from .batch import Recorder
 from .errors import NodeError
+from .member_changes import MemberChanges
 
 PART_ROWS = 16384
 
 
-class Numbering(Protocol):
-    """Who takes part, by index."""
-
-    me: int
-    roster: Roster
-
-
-class TraceRecorder:
+class TraceRecorder(Recorder):
     """Takes the events of the process `process`, which is one of `members`."""
 
-    def __init__(self, directory: Path, process: str, members: Numbering, computation: str) -> None:
+    def __init__(self, directory: Path, process: str, members: MemberChanges, computation: str) -> None:
+        super().__init__()
         self._process = process
         self._members = members
         file = _file_name(process)
@@ -61,22 +56,15 @@ class TraceRecorder:
             )
 
     def sent(
-        self,
-        seq: int,
-        time: int,
-        clock: int,
-        to: int,
-        messages: Sequence[Any],
-        frames: Sequence[bytes],
+        self, seq: int, time: int, clock: int, to: int, messages: Sequence[Any], frames: Sequence[bytes]
     ) -> None:
         if seq > self.written:
             entries = size = 0
             for message, frame in zip(messages, frames, strict=True):
                 entries += message.size()[0]
                 size += control_length(frame)
-            self._stage_send(
-                "send", seq, time, clock, to, {"control_entries": entries, "control_bytes": size}
-            )
+            cost = {"control_entries": entries, "control_bytes": size}
+            self._stage_send("send", seq, time, clock, to, cost)
 
     def sent_unordered(
         self, seq: int, time: int, clock: int, to: int, attributes: dict[str, str] | None = None
@@ -107,23 +95,16 @@ class TraceRecorder:
 
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
         if seq > self.written:
-            message = f"{self._members.roster.name(sender)}:{clock}"
+            row = {"seq": seq, "kind": "deliver", "time": time}
             self._staged.append(
-                {**self._row, "seq": seq, "kind": "deliver", "message": message, "time": time}
+                {**self._row, **row, "message": f"{self._members.roster.name(sender)}:{clock}"}
             )
 
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
         """An event that the tracker numbered; null events are not the application's."""
         if seq > self.written:
-            told = tracker_attributes(
-                tracker,
-                stamp.seq,
-                vector=stamp.vector,
-                dependencies=stamp.dependencies,
-                predecessors=stamp.predecessors,
-                scalar=stamp.scalar,
-                null=stamp.null,
-            )
+            tells = ("vector", "dependencies", "predecessors", "scalar", "null")
+            told = tracker_attributes(tracker, stamp.seq, **{each: getattr(stamp, each) for each in tells})
             row = {"seq": seq, "kind": "internal", "time": time, "relevant": not stamp.null}
             self._staged.append({**self._row, **row, "label": label, "attributes": told})
 
@@ -142,10 +123,9 @@ class TraceRecorder:
 
     def flush(self) -> None:
         """Write the rows that are kept as a part of their own."""
-        if self._has_failed:
-            return
         try:
-            self._writer.flush()
+            if not self._has_failed:
+                self._writer.flush()
         except OSError as error:
             raise self._failed(error) from error
 

@@ -20,8 +20,8 @@ from ..tracking import Stamp, check_deliveries, create, facts_of, named, protoco
 from ..wire import encode_multicast
 from ..wire import piggybacks as wire
 from ..wire.piggybacks import Envelope
+from .batch import Input
 from .errors import EngineFault
-from .inputs import Input
 from .kernel import Kernel
 from .layer import Take
 from .transport import Transport

@@ -17,7 +17,7 @@ from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.places import onward
 from ..wire import unordered_message as wire
 from ..wire.unordered_message import UnorderedMessage
-from .inputs import Input
+from .batch import Input
 from .kernel import Kernel
 from .link_routes import Routes
 
