@@ -73,8 +73,8 @@ async def take(node, count):
 
 async def crash(node):
     """Leave everything as kill -9 would: nothing flushed, nothing said."""
-    node._life.move(State.FAILED)
-    node._commits.stop(node._life.closed_error)
+    node.life.move(State.FAILED)
+    node._commits.stop(node.life.closed_error)
     await node.transport.close()
     node._commits._pool.shutdown(wait=True)
     if node._journal is not None:

@@ -12,53 +12,24 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
 from .batch import Delivery
 from .errors import NodeClosed
-from .lifecycle import Lifecycle
-from .message import REPLY, Message, Processing, Sent
+from .message import REPLY, Message, Sent
 from .payloads import Payloads
 
-
-class Desk(Protocol):
-    """The node, as its consumers see it."""
-
-    @property
-    def payloads(self) -> Payloads: ...
-    def name_of(self, process: int) -> str: ...
-    def finish(self, number: int) -> None:
-        """A delivery need not come again."""
-
-    def revive(self, delivery: Delivery) -> None:
-        """A delivery is to come again; it is counted as not acknowledged."""
-
-    def is_open(self, number: int) -> bool:
-        """Whether a delivery is not acknowledged."""
-
-    async def flush(self) -> None: ...
-    async def multicast_with(
-        self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
-    ) -> Sent:
-        """Multicast when there is room, and call `then` in the same commit, unless it is refused."""
+if TYPE_CHECKING:
+    from .living import Living
+    from .telemetry import Telemetry
 
 
-class Spans(Protocol):
-    """Telemetry, as consumers see it."""
-
-    def processing(self, number: int) -> Processing:
-        """What makes the span in which the application processes a delivery."""
-
-
-class Copies:
+class Copies(NamedTuple):
     """One delivery that was given to subscriptions: to how many, and who has not finished with it."""
 
-    __slots__ = ("given", "holders")
-
-    def __init__(self, holders: "Iterable[Consumer]") -> None:
-        self.holders = set(holders)
-        self.given = len(self.holders)
+    given: int
+    holders: "set[Consumer]"
 
 
 class Consumer:
@@ -72,15 +43,14 @@ class Consumer:
         self.is_closed = False
         self._attempts: dict[int, int] = {}  # of what is to come again
 
-    # What a message asks for: see message.Giver.
+    # What a message asks for.
 
     async def flush(self) -> None:
         await self._consumers.desk.flush()
 
     def acknowledge(self, number: int) -> None:
         consumers = self._consumers
-        if not consumers.life.takes_input:
-            consumers.life.check_takes_input()
+        consumers.life.check_takes_input()
         if consumers.repeats:
             consumers.finish(self, number)
 
@@ -92,7 +62,7 @@ class Consumer:
             self.acknowledge(number)
 
         self._check_open(number)
-        return await self._consumers.desk.multicast_with(acknowledge, to, value, headers)
+        return await self._consumers.desk.sending.multicast(to, value, headers, then=acknowledge)
 
     def nack(self, delivery: Delivery, delay: float, attempt: int) -> None:
         consumers = self._consumers
@@ -122,14 +92,11 @@ class Consumer:
         consumers = self._consumers
         if consumers.subscriptions:
             consumers.distribute(self)
-        if not self.queue or consumers.life.failure is not None:
-            return None
-        return self.hand(self.queue.popleft())
+        return self.hand(self.queue.popleft()) if self.queue and consumers.life.failure is None else None
 
     def hand(self, delivery: Delivery) -> Message:
         """Hand out a delivery that is in no queue."""
-        consumers = self._consumers
-        desk = consumers.desk
+        consumers, desk = self._consumers, self._consumers.desk
         attempt = self._attempts.pop(delivery.number, 1) if self._attempts else 1
         processing = None if consumers.spans is None else consumers.spans.processing(delivery.number)
         if not consumers.repeats:
@@ -177,9 +144,7 @@ class Subscription(Consumer):
     async def __anext__(self) -> Message:
         return await self.take()
 
-    def receive_nowait(self) -> Message | None:
-        """The next message; None if there is none, or the node has failed."""
-        return self.take_nowait()
+    receive_nowait = Consumer.take_nowait
 
 
 class Consumers:
@@ -189,8 +154,8 @@ class Consumers:
               is done with a delivery when it has taken it
     """
 
-    def __init__(self, desk: Desk, life: Lifecycle, *, repeats: bool, spans: Spans | None = None) -> None:
-        self.desk, self.life, self.repeats, self.spans = desk, life, repeats, spans
+    def __init__(self, desk: "Living", *, repeats: bool, spans: "Telemetry | None") -> None:
+        self.desk, self.life, self.repeats, self.spans = desk, desk.life, repeats, spans
         self.own = Consumer(self)
         self.subscriptions: list[Subscription] = []
         self.copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions
@@ -251,7 +216,7 @@ class Consumers:
             raise LocalProtocolError("this node has subscriptions, which get its messages: iterate over one")
         while self.own.queue:
             delivery = self.own.queue.popleft()
-            self.copies[delivery.number] = Copies(self.subscriptions)
+            self.copies[delivery.number] = Copies(len(self.subscriptions), set(self.subscriptions))
             for each in self.subscriptions:
                 each.queue.append(delivery)
                 each.news.set()
@@ -273,8 +238,7 @@ class Consumers:
 
     def revive(self, consumer: Consumer, delivery: Delivery) -> None:
         """Without a journal: somebody who has taken a delivery wants it again."""
-        copies = self.copies.get(delivery.number)
-        if copies is not None:
+        if (copies := self.copies.get(delivery.number)) is not None:
             copies.holders.add(consumer)
         else:
             self.desk.revive(delivery)

@@ -1,4 +1,7 @@
-"""The limits above which a node makes its application or its peers wait, or refuses."""
+"""The limits above which a node makes its application or its peers wait, or refuses; what a multicast does
+whose peer's outbox is full; and which links are read, given how much a node holds. Whether the application
+may multicast is decided in sending.py.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -100,9 +103,13 @@ def _policy(text: str, whose: str) -> WhenFull:
 
 
 class Flow:
-    """`relays`: the protocol passes on what others have multicast, so that arrivals fill outboxes.
+    """Back-pressure as a function of numbers and of the limits alone; the node obeys it.
 
-    `onward` says the same of routes: per link, the set of links that what comes from it is sent on to.
+    `relays`: the protocol passes on what others have multicast, so that arrivals fill outboxes. `onward` says
+    the same of routes: per link, the set of links that what comes from it is sent on to.
+
+    Promises   a link is paused only by what reading other links, the application or the disk can reduce, so
+               that nodes which wait for one another go on: see `links_to_pause`.
     """
 
     def __init__(self, limits: Limits, *, relays: bool, onward: Mapping[int, int] | None = None) -> None:

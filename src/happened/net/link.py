@@ -1,11 +1,12 @@
-"""The two ends of a reliable FIFO link, without the wire between them.
+"""Reliable FIFO links, without the wire between them: the two ends of one, and all links of a process.
 
 Invariant  the frames of a link are numbered 1, 2, … by its sender. An outbox holds exactly those that are
            not acknowledged, each with the number it was given; those up to number `released` may be seen
            by others, because their cause is journaled. An inbox takes each number once and in order, and
            acknowledges none before it is journaled.
-Parked     An outbox has its first frames in memory, up to number `loaded`; those behind may be on disk alone
-           (link.py), and can be sent once they are in memory again.
+Parked     An outbox has its first frames in memory, up to number `loaded`; those behind may be on disk alone,
+           and can be sent once they are in memory again. A cut has them for the journal, which writes them
+           with the batch that they follow from; until then they are in memory.
 """
 
 import sys
@@ -19,6 +20,8 @@ from ..core.errors import RemoteProtocolError
 from .lives import Lives
 
 SEGMENT = 256 << 10
+EVERYTHING = (1 << 63) - 1
+"""Above every link number."""
 
 
 class Parking(NamedTuple):
@@ -33,7 +36,12 @@ class Parking(NamedTuple):
 
 
 class Parked:
-    """`segments` are the last number and the bytes of each."""
+    """The frames of an outbox that are on disk alone: the last number and the bytes of each segment.
+
+    Bounds     a pair of numbers for about SEGMENT bytes of frames. Those of a segment count until the last
+               one is acknowledged or back in memory: `bytes` is at most a segment too high, and never too
+               low.
+    """
 
     __slots__ = ("_segments", "bytes")
 
@@ -52,7 +60,6 @@ class Parked:
         self._segments.append((number, size))
 
     def drop(self, through: int) -> None:
-        """The frames up to this number are acknowledged, or in memory again."""
         while self._segments and self._segments[0][0] <= through:
             self.bytes -= self._segments.popleft()[1]
 
@@ -71,8 +78,7 @@ class Sendable(Protocol):
 
 
 class Outbox:
-    """The sending end: `bytes` is the size of the frames in memory that are not acknowledged, released or
-    not. `segments` are those of the frames on disk that follow `frames`."""
+    """The sending end: `bytes` is the size of the frames in memory, released or not."""
 
     __slots__ = ("acknowledged", "bytes", "last", "parked", "released", "stored", "unacknowledged", "written")
 
@@ -130,11 +136,12 @@ class Outbox:
         """Drop the frames up to this number, which are durable elsewhere."""
         if number > self.released:
             raise RemoteProtocolError(f"frame {number} is acknowledged, and {self.released} were sent")
+        if number <= self.acknowledged:
+            return
         while self.acknowledged < number and self.unacknowledged:
             self.bytes -= len(self.unacknowledged.popleft())
             self.acknowledged += 1
-        if self.acknowledged < number:  # a restart forgot that the peer has more than what is in memory
-            self.acknowledged = number
+        self.acknowledged = number  # a restart forgets that the peer has more than what is in memory
         if self.parked:
             self.parked.drop(self.loaded)
 
@@ -176,12 +183,12 @@ class Inbox:
         return number > self.received_through
 
 
-EVERYTHING = (1 << 63) - 1
-"""Above every link number."""
-
-
 class Links:
-    """Both ends of the link with each of these processes."""
+    """Both ends of the link with each of these processes.
+
+    Invariant  `full` has exactly the links that have more than their bound, so that nobody has to look at all
+               of them for each message: `full_above` bytes, and `parked_above` more if they may park.
+    """
 
     def __init__(self, peers: Iterable[int]) -> None:
         self.outboxes = {link: Outbox() for link in peers}
@@ -234,8 +241,7 @@ class Links:
         """Keep in `full` the links that have more bytes than `most`, and more than `parked` besides where
         frames may be parked."""
         self.full_above, self._parked_above = most, parked
-        if may_park is not None:
-            self._may_park = may_park
+        self._may_park = may_park or self._may_park
         self._measure_all()
 
     def _measure_all(self) -> None:
@@ -253,9 +259,7 @@ class Links:
     def put(self, link: int, frame: bytes) -> int:
         """Send a frame once its cause is durable; returns its link number."""
         outbox = self.outboxes[link]
-        if outbox.bytes <= self.full_above and link not in self.parked:
-            number = outbox.put(frame)
-        elif link in self.parked or self._may_park(link):
+        if link in self.parked or (outbox.bytes > self.full_above and self._may_park(link)):
             number = outbox.park(frame)
             self.parked.add(link)
             self._parking.setdefault(link, []).append((number, frame))
@@ -317,11 +321,9 @@ class Links:
     def cut(self) -> tuple[dict[int, int], dict[int, int], Parking | None]:
         """Per link the last numbers that we gave and took, where there are any since the last cut, and what
         the next batch does to the frames on disk."""
-        released, received, parking = {}, {}, None
-        for link in self._out:
-            released[link] = self.outboxes[link].last
-        for link in self.came:
-            received[link] = self.inboxes[link].received_through
+        released = {link: self.outboxes[link].last for link in self._out}
+        received = {link: self.inboxes[link].received_through for link in self.came}
+        parking = None
         self._out.clear()
         self.came.clear()
         if self._parking or self._freed:
@@ -342,7 +344,7 @@ class Links:
         links: dict[int, list[Any]] = {}
         blobs: list[bytes] = []
         for link, outbox in self.outboxes.items():
-            frames = list(outbox.frames())
+            frames = outbox.unacknowledged
             blobs += frames
             links[link] = [outbox.acknowledged, list(map(len, frames)), self.inboxes[link].received_through]
             if outbox.parked:

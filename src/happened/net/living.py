@@ -9,7 +9,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -30,7 +29,7 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits, Policies, WhenFull
 from .lives import TOKEN_BYTES
 from .membership import InitialMembers, Membership, addresses_of
-from .message import Sent, check_stamps
+from .message import check_stamps
 from .operations import Operations
 from .payloads import Payloads
 from .running import Running
@@ -39,7 +38,7 @@ from .serialized import Turns
 from .signed import SCHEME, Signed, Signer, check_node
 from .site import Site, read_site
 from .tcp import TcpTransport
-from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
+from .terms import FEATURES, Terms, check_cluster, digest, digest_of_options
 from .timing import Timing
 from .tracked import check_tracker
 from .transport import Guard, Shared, Sharing, Signing, Transport
@@ -53,6 +52,44 @@ if TYPE_CHECKING:
     from .trace_recorder import TraceRecorder
 
 log = logging.getLogger("happened.node")
+
+
+def check_order(facts: Facts, tracker: str | None, journal: object) -> None:
+    if facts.qualifier.keyword and tracker is not None:
+        raise LocalProtocolError(f"{facts.name} is an incomplete order, which no tracker can ride on")
+    if facts.assumes.serialized and journal is None:
+        raise LocalProtocolError(
+            f"{facts.name} passes a token from sender to sender, which would end with a process that is "
+            "killed: give every node a journal"
+        )
+
+
+def telemetry_of(
+    asked: "bool | TracerProvider", name: str, cluster: str, payloads: Payloads
+) -> "Telemetry | None":
+    if asked is False:
+        return None
+    if not payloads.has_headers:
+        raise LocalProtocolError("spans travel in headers: telemetry needs Node(headers=True), on every node")
+    try:
+        from .telemetry import Telemetry
+    except ImportError as error:
+        raise LocalProtocolError(
+            "telemetry needs opentelemetry-api: pip install 'happened[telemetry]'"
+        ) from error
+    return Telemetry(None if asked is True else asked, name, cluster, payloads)
+
+
+def tcp_of(
+    listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None, signer: Signer | None
+) -> Transport:
+    if guard is None:
+        raise LocalProtocolError(
+            "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
+            "believe every name, which is for one machine only"
+        )
+    links = TcpTransport(listen, guard, limits)
+    return links if medium is None else medium.over(links, guard, signer)
 
 
 class Living:
@@ -132,14 +169,13 @@ class Living:
         self._stamps = stamps
         if stamps:
             check_stamps(tracker, headers=headers)
-        self._life = Lifecycle(name)
+        self.life = Lifecycle(name)
         self._connections = Connections(name)
         self._telemetry = telemetry_of(telemetry, name, cluster, self.payloads)
-        self._on_share: list[Callable[[Batch], None]] = []
         self._on_deliveries: list[Callable[[Iterable[Delivery]], None]] = []
         self._on_finish: list[Callable[[int], None]] = []
         self._at_end: list[Callable[[], None]] = []
-        self._consumers = Consumers(self, self._life, repeats=journal is not None, spans=self._telemetry)
+        self._consumers = Consumers(self, repeats=journal is not None, spans=self._telemetry)
         self._requests = Requests(self.payloads, self._consumers.own.hand)
         self._journal: Journal | None = None
         self._timing: Timing | None = None
@@ -161,18 +197,18 @@ class Living:
     @property
     def failure(self) -> BaseException | None:
         """Why the node has stopped by itself; None as long as it has not."""
-        return self._life.failure
+        return self.life.failure
 
     async def start(self) -> None:
         """Replay the journal, if there is one, and begin to take part."""
-        if self._life.state is not State.NEW:
+        if self.life.state is not State.NEW:
             raise LocalProtocolError("a node is started once; make another one")
         self._loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as if_it_fails:
             if_it_fails.callback(self._end)
-            self._life.move(State.REPLAYING)
+            self.life.move(State.REPLAYING)
             await self._load(if_it_fails)
-            self._life.move(State.RUNNING)
+            self.life.move(State.RUNNING)
             if self._journal is not None:
                 with self._running.input():
                     self._engine.begin_life(os.urandom(TOKEN_BYTES))
@@ -223,7 +259,11 @@ class Living:
             identity = Identity(self.name, self._protocol, described, members, self._tracker or "")
             incarnation = self._journal.open(identity)
         if self._trace_directory is not None:
-            self._record_into(self._trace_directory)
+            from .trace_recorder import TraceRecorder  # which needs pyarrow
+
+            directory = self._trace_directory
+            self._recorder = TraceRecorder(directory, self.name, self._engine.members, self._computation)
+            self._engine.recorder = self._recorder
         self._commits = Commits(
             self._engine,
             self._journal,
@@ -235,24 +275,30 @@ class Living:
         if_it_fails.callback(self._commits.close)
         self._engine.links.bound(self._limits.outbox, self._limits.parked, self._may_park)
         await self._commits.recover()
-        self._put_together(incarnation, self._terms(options))
+        self._put_together(incarnation, options)
 
-    def _put_together(self, incarnation: bytes, terms: Terms) -> None:
+    def _put_together(self, incarnation: bytes, options: Mapping[str, Any]) -> None:
         """Make the parts that need the engine as it was when it stopped."""
-        engine, facts = self._engine, self._facts
+        engine, initial = self._engine, self._initial
+        terms = Terms(
+            self._cluster,
+            digest(initial.members),
+            digest_of_options(engine.machine, options),
+            self._limits.frame,
+            features=FEATURES,
+            signatures=SCHEME if self._signatures is not None else "",
+        )
         turns = None
         if engine.serialization is not None:
             turns = Turns(engine.serialization, self._loop, self._turn_input)
-        if self._medium is not None:
-            self._on_share.append(partial(share_batch, self._medium, self._names))
         self._running = Running(
             name=self.name,
-            facts=facts,
+            facts=self._facts,
             limits=self._limits,
-            life=self._life,
+            life=self.life,
             engine=engine,
             commits=self._commits,
-            members=Membership(self._initial, engine, self._protocol, incarnation, terms),
+            members=Membership(initial, engine, self._protocol, incarnation, terms),
             transport=self.transport,
             connections=self._connections,
             policies=self._policies,
@@ -262,8 +308,8 @@ class Living:
         )
         self.host = Hosting(self._running)
         self._states = StateGiving(self._running, self.payloads, self._take_state)
-        self._sending = self._make_sending()
-        self._operations = Operations(self._running, self._initial.peers, self._states)
+        self.sending = self._make_sending()
+        self._operations = Operations(self._running, initial.peers, self._states)
 
     def _may_park(self, link: int) -> bool:
         # A receiver that holds too much of what is agreed on acknowledges nothing (running.py), so that the
@@ -294,28 +340,10 @@ class Living:
             yield
         self._running.measure_room()
 
-    def _terms(self, options: Mapping[str, Any]) -> Terms:
-        return Terms(
-            self._cluster,
-            digest_of_members(self._initial.members),
-            digest_of_options(self._engine.machine, options),
-            self._limits.frame,
-            LOWEST,
-            HIGHEST,
-            FEATURES,
-            SCHEME if self._signatures is not None else "",
-        )
-
-    def _record_into(self, directory: Path) -> None:
-        from .trace_recorder import TraceRecorder  # which needs pyarrow
-
-        self._recorder = TraceRecorder(directory, self.name, self._engine.members, self._computation)
-        self._engine.recorder = self._recorder
-
     async def close(self) -> None:
         """Stop taking part: what was sent is given `limits.linger` seconds to arrive, then all is saved. In a
         child made by fork it does nothing: the links and the journal are its parent's."""
-        life = self._life
+        life = self.life
         if os.getpid() != self._process:
             return
         if life.state is State.NEW:
@@ -349,8 +377,8 @@ class Living:
         log.info("closed", extra={"node": self.name, "events": self._engine.events})
 
     def _end(self) -> None:
-        if self._life.state is not State.CLOSED:  # two who close a failed node do so at once
-            self._life.move(State.CLOSED)
+        if self.life.state is not State.CLOSED:  # two who close a failed node do so at once
+            self.life.move(State.CLOSED)
         self._has_ended.set()
 
     async def _drained(self) -> None:
@@ -360,7 +388,7 @@ class Living:
         while any(map(self._is_waited_for, self._engine.present_links())) or self._awaits_token():
             running.room.clear()
             await running.room.wait()
-            self._life.check_takes_input()
+            self.life.check_takes_input()
 
     def _awaits_token(self) -> bool:
         """Whether the token is for us next: if we were not there, nobody could send."""
@@ -373,13 +401,9 @@ class Living:
 
     def _fail(self, error: BaseException) -> None:
         """Stop at once: nothing more is sent, delivered or confirmed."""
-        if self._life.fail(error):
-            log.error(
-                "%s has stopped: %s",
-                self.name,
-                error,
-                extra={"event": "stopped", "node": self.name, "error": str(error)},
-            )
+        if self.life.fail(error):
+            more = {"event": "stopped", "node": self.name, "error": str(error)}
+            log.error("%s has stopped: %s", self.name, error, extra=more)
             self._wake_everybody()
             self._loop.create_task(self.transport.close())
 
@@ -390,26 +414,23 @@ class Living:
     def _wake_everybody(self) -> None:
         """Let everybody who waits see that the node has stopped."""
         self._consumers.stop()
-        self._requests.stop(self._life.closed_error)
+        self._requests.stop(self.life.closed_error)
         self._running.room.set()
         self._stop_timers()
         if self._running.turns is not None:
             self._running.turns.cancel()
-        self._commits.stop(self._life.closed_error)
+        self._commits.stop(self.life.closed_error)
 
     async def flush(self) -> None:
         """Wait until everything so far is journaled, and may be seen by others."""
-        self._life.check_takes_input()
+        self.life.check_takes_input()
         await self._running.flush()
 
-    # What consumers ask for: see consumers.Desk.
+    # What consumers ask for (consumers.py), beside `payloads`, `life`, `sending` and `flush`.
 
     @property
     def is_journaled(self) -> bool:
         return self._journal is not None
-
-    def _names(self) -> Sequence[str]:
-        return self._running.members.names
 
     def name_of(self, process: int) -> str:
         return self._running.members.names[process]
@@ -433,21 +454,15 @@ class Living:
         self._engine.remember(delivery)
         self._running.regulate()
 
-    async def multicast_with(
-        self,
-        then: Callable[[], None],
-        to: str | Iterable[str],
-        value: Any,
-        headers: Mapping[str, str] | None,
-    ) -> Sent:
-        return await self._sending.multicast(to, value, headers, then=then)
-
     # After each commit.
 
     def _committed(self, batch: Batch) -> None:
         """A batch is durable: its frames may leave, those it received are acknowledged, it is delivered."""
-        for share in self._on_share:
-            share(batch)
+        if self._medium is not None and batch.shared:
+            names = self._running.members.names
+            shared = ({names[link]: number for link, number in on.items()} for _, on in batch.shared)
+            frames = (frame for frame, _ in batch.shared)
+            self._medium.share(list(map(Shared, frames, shared)))
         self._running.released(batch)
         if batch.deliveries:
             for note in self._on_deliveries:
@@ -461,48 +476,3 @@ class Living:
             self._states.notice()
         self._running.regulate()
         self._running.measure_room()
-
-
-def share_batch(medium: Sharing, names: Callable[[], Sequence[str]], batch: Batch) -> None:
-    """Let a medium carry the frames of a batch that are the same on several links."""
-    if batch.shared:
-        who = names()
-        medium.share([Shared(frame, {who[link]: k for link, k in on.items()}) for frame, on in batch.shared])
-
-
-def check_order(facts: Facts, tracker: str | None, journal: object) -> None:
-    if facts.qualifier.keyword and tracker is not None:
-        raise LocalProtocolError(f"{facts.name} is an incomplete order, which no tracker can ride on")
-    if facts.assumes.serialized and journal is None:
-        raise LocalProtocolError(
-            f"{facts.name} passes a token from sender to sender, which would end with a process that is "
-            "killed: give every node a journal"
-        )
-
-
-def telemetry_of(
-    asked: "bool | TracerProvider", name: str, cluster: str, payloads: Payloads
-) -> "Telemetry | None":
-    if asked is False:
-        return None
-    if not payloads.has_headers:
-        raise LocalProtocolError("spans travel in headers: telemetry needs Node(headers=True), on every node")
-    try:
-        from .telemetry import Telemetry
-    except ImportError as error:
-        raise LocalProtocolError(
-            "telemetry needs opentelemetry-api: pip install 'happened[telemetry]'"
-        ) from error
-    return Telemetry(None if asked is True else asked, name, cluster, payloads)
-
-
-def tcp_of(
-    listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None, signer: Signer | None
-) -> Transport:
-    if guard is None:
-        raise LocalProtocolError(
-            "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
-            "believe every name, which is for one machine only"
-        )
-    links = TcpTransport(listen, guard, limits)
-    return links if medium is None else medium.over(links, guard, signer)

@@ -105,10 +105,10 @@ class Node(Living):
         timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds; at
                         once if a peer is full that `full` says to refuse
         """
-        self._life.check_running()
+        self.life.check_running()
         is_plain = label is None and priority is None and after is None
         how = PLAIN if is_plain else self._how(label, priority, after)
-        return self._sending.multicast(to, value, headers, ordered, how, timeout)
+        return self.sending.multicast(to, value, headers, ordered, how, timeout)
 
     def multicast_nowait(
         self,
@@ -123,10 +123,10 @@ class Node(Living):
     ) -> Sent:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
-        self._life.check_running()
+        self.life.check_running()
         if headers:
             check_headers(headers)
-        return self._sending.now(to, value, headers, ordered, self._how(label, priority, after))
+        return self.sending.now(to, value, headers, ordered, self._how(label, priority, after))
 
     def _how(self, label: str | None, priority: int | None, after: CausalHistory | None) -> How:
         return keywords(self._facts, label=label, priority=priority, after=after)
@@ -145,8 +145,8 @@ class Node(Living):
         NodeFull: no room in time, and nothing was sent. TimeoutError: no reply in time; `was_sent` has the
         request's name.
         """
-        self._life.check_running()
-        return await self._sending.request(to, value, timeout)
+        self.life.check_running()
+        return await self.sending.request(to, value, timeout)
 
     def _tracking(self) -> Tracking:
         if self._engine.tracking is None:
@@ -158,7 +158,7 @@ class Node(Living):
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
         tracker tells of it. It is certain after the next commit: `await flush()` before it counts."""
-        self._life.check_running()
+        self.life.check_running()
         if not isinstance(label, str):
             raise LocalProtocolError(f"a label is text, not {type(label).__name__}")
         with self._running.input():
@@ -184,8 +184,8 @@ class Node(Living):
         """Wait until the journal and the outboxes of these destinations (None: of everybody) are below their
         limits, so that one more may be sent; where sends are serialized, until it is this node's turn.
         NodeFull if that takes longer than `timeout` seconds."""
-        self._life.check_running()
-        await self._sending.room(to, timeout)
+        self.life.check_running()
+        await self.sending.room(to, timeout)
 
     # Taking messages: see consumers.py.
 
@@ -230,7 +230,7 @@ class Node(Living):
     def timings(self) -> dict[str, Histogram]:
         """How long messages were held, and took to the application, since this was first called (timing.py):
         measuring costs some microseconds for each message, so it begins then."""
-        self._life.check_running()
+        self.life.check_running()
         if self._timing is None:
             self._timing = self._engine.recorder = Timing(self._loop.time, self._engine.recorder)
             self._on_deliveries.append(self._timing.committed)
@@ -239,12 +239,12 @@ class Node(Living):
     def health(self) -> Health:
         """Live: it has not failed and is not closed. Ready: it takes multicasts now, and can reach everybody
         that it has something for. A peer that is away is a problem all the same, and is named."""
-        life = self._life
+        life = self.life
         if not life.is_running:
             problems = [] if life.failure is None else [f"stopped: {life.failure}"]
             return observation.health_at_rest(life.state, problems)
         # Turns come and go.
-        why = self._sending.why_wait(None) if self._engine.has_turn else None
+        why = self.sending.why_wait(None) if self._engine.has_turn else None
         return observation.health(self._running, why, list(self._states.problems()))
 
     def reload_certificates(self) -> None:
@@ -281,13 +281,13 @@ class Node(Living):
         """Admit a process; returns the `members` it must be started with. If this node has a `state`, the
         process gets that: start it with `state_from` this one. Asked again for the process that joined last,
         it returns the same: a crash may have come between the admission and this answer."""
-        self._life.check_running()
+        self.life.check_running()
         return await self._operations.join(name, address)
 
     async def leave(self, timeout: float = 30.0) -> None:
         """Leave for good. Returns once every other member has confirmed it, so that all they had sent us is
         here and all we had sent is there; NodeError if that takes longer than `timeout` seconds."""
-        self._life.check_running()
+        self.life.check_running()
         await self._operations.leave(timeout)
 
     async def expel(self, name: str) -> None:
@@ -295,7 +295,7 @@ class Node(Living):
         listened to, and no outbox waits for it. What it had sent to some of us and not to others is not
         waited for where it is missing, once everybody has heard. Refused where the protocol could not go
         on without it."""
-        self._life.check_running()
+        self.life.check_running()
         await self._operations.expel(name)
 
     @property
@@ -313,7 +313,7 @@ class Node(Living):
         addresses   of those at both ends of new links, as far as they are not peers of this node
         NodeError   it takes longer than `timeout` seconds, and names whom it waits for; it goes on
         """
-        self._life.check_running()
+        self.life.check_running()
         return await self._operations.change_topology(Path(file), addresses, timeout)
 
     async def succeed(
@@ -334,7 +334,7 @@ class Node(Living):
         addresses   as for `change_topology`; a witness has all the links that it needs
         NodeError   it takes longer than `timeout` seconds, and names whom it waits for; it goes on
         """
-        self._life.check_running()
+        self.life.check_running()
         return await self._operations.succeed(failed, heir, how, addresses, timeout)
 
     @property

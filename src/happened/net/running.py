@@ -4,7 +4,8 @@ hosting.py is the transport's side of a node, sending.py and consumers.py the ap
 operator's, observation.py tells about it; node.py puts them together.
 
 Parked     Frames on disk come back into memory while half of the limit of an outbox is free, as many as fit;
-           one reading at a time for each link. Rows on disk go once the peer has acknowledged what is in them.
+           one reading at a time for each link. Rows on disk go once the peer has acknowledged what is in
+           them.
 Withheld   Where a message waits for its place among others, what gives it that place may come behind it on
            the same link: the link must be read, however much is held (`Flow`). So back-pressure is left to
            the senders: frames are taken and journaled as ever, and acknowledged once there is room. What is

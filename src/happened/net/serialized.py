@@ -98,9 +98,10 @@ class Turns:
     """When a node asks for the token, and when its turn ends. `input` surrounds what the engine is given.
 
     A turn begins when the token is here and somebody waits to send. It lasts TURN seconds, in which this node
-    may send as many messages as there is room for; up to LONGEST times that, if none of those who wait has come
-    to send yet. Then the token goes to whoever has asked for it; if nobody has, it stays, and asking again costs
-    nothing. A node that closes passes it on in any case, since others could ask in vain until it is back.
+    may send as many messages as there is room for; up to LONGEST times that, if none of those who wait has
+    come to send yet. Then the token goes to whoever has asked for it; if nobody has, it stays, and asking
+    again costs nothing. A node that closes passes it on in any case, since others could ask in vain until it
+    is back.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ Features   a node uses an optional part of the link's format only towards a peer
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
@@ -34,8 +34,8 @@ class Terms(NamedTuple):
     founders: str = ""  # the digest of the first members, told to those who are among them
     options: str = ""  # the digest of the ordering protocol's options
     frame: int = 0  # the longest frame that it takes, in bytes; 0: it does not say
-    lowest: int = 1  # versions of the link
-    highest: int = 1
+    lowest: int = LOWEST  # versions of the link
+    highest: int = HIGHEST
     features: frozenset[str] = frozenset()
     signatures: str = ""  # how messages are signed; empty: they are not
 
@@ -107,26 +107,20 @@ def check_cluster(cluster: str) -> str:
     return cluster
 
 
-def digest_of_members(members: Sequence[str]) -> str:
-    return _digest(list(members))
-
-
 def digest_of_options(machine: Machine, options: Mapping[str, Any]) -> str:
     """Of those options that differ from their defaults: so defaults may be written out, and a version that
     has an option more agrees with one that does not know it. How a sender frames its own messages for a
     medium is not compared, since receivers take both forms; nor is its place, which the topology tells."""
-    parameters, left_out = (
-        inspect.signature(type(machine)).parameters,
-        (machine.facts.copies.common_frame, "place"),
-    )
-    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    parameters = inspect.signature(type(machine)).parameters
+    usual = {name: parameter.default for name, parameter in parameters.items()}
+    left_out = (machine.facts.copies.common_frame, "place")
     told = {
         name: value
         for name, value in options.items()
-        if name not in left_out and (name not in defaults or value != defaults[name])
+        if name not in left_out and (name not in usual or value != usual[name])
     }
-    return _digest(told)
+    return digest(told)
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
