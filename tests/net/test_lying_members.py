@@ -13,8 +13,7 @@ from test_members import tell
 
 from happened.core.destinations import pack
 from happened.core.errors import RemoteProtocolError
-from happened.net.engine import Engine
-from happened.net.speakers import CLOCK_SKEW
+from happened.net.engine import CLOCK_SKEW, Engine
 from happened.ordering import create
 from happened.ordering.total.three_phase import AgreedMessage, AgreedProposal
 from happened.wire import decode, encode, piggybacks

@@ -5,6 +5,7 @@ what to do. An application that configures no logging sees warnings and errors o
 default.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..core.clocks import Causality
@@ -69,16 +70,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What needs nats-py or cryptography is imported when it is asked for."""
-    if name == "NatsTransport":
-        from .nats import NatsTransport
-
-        return NatsTransport
-    if name == "NatsBroadcast":
-        from .nats_broadcast import NatsBroadcast
-
-        return NatsBroadcast
-    if name == "Signatures":
-        from .signatures import Signatures
-
-        return Signatures
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = {"NatsTransport": "nats", "NatsBroadcast": "nats_broadcast", "Signatures": "signatures"}.get(
+        name
+    )
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{module}", __name__), name)

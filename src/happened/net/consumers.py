@@ -12,7 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..core.errors import LocalProtocolError
 from .batch import Delivery
@@ -20,9 +20,21 @@ from .errors import NodeClosed
 from .message import REPLY, Message, Sent
 from .payloads import Payloads
 
-if TYPE_CHECKING:
-    from .living import Living
-    from .telemetry import Telemetry
+
+class Desk(Protocol):
+    """The node, as its consumers see it. `revive`: a delivery is to come again."""
+
+    payloads: Payloads
+    life: Lifecycle
+
+    def name_of(self, process: int) -> str: ...
+    def finish(self, number: int) -> None: ...
+    def revive(self, delivery: Delivery) -> None: ...
+    def is_open(self, number: int) -> bool: ...
+    async def flush(self) -> None: ...
+    async def multicast_and(
+        self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
+    ) -> Sent: ...
 
 
 class Copies(NamedTuple):
@@ -62,7 +74,7 @@ class Consumer:
             self.acknowledge(number)
 
         self._check_open(number)
-        return await self._consumers.desk.sending.multicast(to, value, headers, then=acknowledge)
+        return await self._consumers.desk.multicast_and(acknowledge, to, value, headers)
 
     def nack(self, delivery: Delivery, delay: float, attempt: int) -> None:
         consumers = self._consumers
@@ -98,7 +110,7 @@ class Consumer:
         """Hand out a delivery that is in no queue."""
         consumers, desk = self._consumers, self._consumers.desk
         attempt = self._attempts.pop(delivery.number, 1) if self._attempts else 1
-        processing = None if consumers.spans is None else consumers.spans.processing(delivery.number)
+        processing = None if consumers.processing is None else consumers.processing(delivery.number)
         if not consumers.repeats:
             if consumers.copies:
                 consumers.finish(self, delivery.number)
@@ -154,8 +166,8 @@ class Consumers:
               is done with a delivery when it has taken it
     """
 
-    def __init__(self, desk: "Living", *, repeats: bool, spans: "Telemetry | None") -> None:
-        self.desk, self.life, self.repeats, self.spans = desk, desk.life, repeats, spans
+    def __init__(self, desk: Desk, *, repeats: bool, processing: Callable[[int], Processing] | None) -> None:
+        self.desk, self.life, self.repeats, self.processing = desk, desk.life, repeats, processing
         self.own = Consumer(self)
         self.subscriptions: list[Subscription] = []
         self.copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions

@@ -1,13 +1,5 @@
 """The states of a node from its construction to its end, and the only ways from one to another.
 
-    NEW       made, nothing is opened yet
-    REPLAYING its journal is being read; the event loop goes on
-    RUNNING   takes part
-    CLOSING   takes no more multicasts; frames still come and go, and the application may acknowledge
-    SAVING    takes no more input at all; the last batch and a snapshot go to the journal
-    FAILED    stopped at once by an error, which `failure` keeps; `close` is still to be called
-    CLOSED    the end: files and connections are released
-
 Invariant  `state` changes by `move` alone, along TRANSITIONS. A failure is recorded once, the first one.
 """
 
@@ -21,22 +13,20 @@ from .errors import NodeClosed
 class State(Enum):
     """The value is what `Node.stats` shows."""
 
-    NEW = "new"
-    REPLAYING = "replaying"
-    RUNNING = "running"
-    CLOSING = "closing"
-    SAVING = "saving"
-    FAILED = "failed"
-    CLOSED = "closed"
+    NEW = "new"  # made, nothing is opened yet
+    REPLAYING = "replaying"  # its journal is being read; the event loop goes on
+    RUNNING = "running"  # takes part
+    CLOSING = "closing"  # takes no more multicasts; frames come and go, and the application may acknowledge
+    SAVING = "saving"  # takes no more input at all; the last batch and a snapshot go to the journal
+    FAILED = "failed"  # stopped at once by an error, which `failure` keeps; `close` is still to be called
+    CLOSED = "closed"  # the end: files and connections are released
 
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.NEW: frozenset({State.REPLAYING, State.CLOSED}),
-    # To CLOSED: the journal cannot be replayed, or `start` was cancelled.
+    # To CLOSED at once: the journal cannot be replayed, or `start` or `close` was cancelled or failed.
     State.REPLAYING: frozenset({State.RUNNING, State.CLOSED}),
-    # To CLOSED at once: `start` could not finish.
     State.RUNNING: frozenset({State.CLOSING, State.FAILED, State.CLOSED}),
-    # To CLOSED at once: `close` was cancelled.
     State.CLOSING: frozenset({State.SAVING, State.FAILED, State.CLOSED}),
     State.SAVING: frozenset({State.FAILED, State.CLOSED}),
     State.FAILED: frozenset({State.CLOSED}),

@@ -28,10 +28,7 @@ Bounds     MOST lives for each link that numbered frames there. Of more, the fir
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .link import Outbox
+from typing import Any, Protocol
 
 MOST = 64
 TOKEN_BYTES = 8
@@ -40,6 +37,13 @@ FORGOTTEN = b""
 
 Life = tuple[bytes, int]
 """Its name, and the number of the last frame before it began."""
+
+
+class Numbered(Protocol):
+    """Of an outbox, the numbers of its frames."""
+
+    acknowledged: int
+    last: int
 
 
 class Lives:
@@ -62,7 +66,7 @@ class Lives:
 
     # Ours.
 
-    def begin(self, life: bytes, outboxes: Mapping[int, "Outbox"]) -> None:
+    def begin(self, life: bytes, outboxes: Mapping[int, Numbered]) -> None:
         """A life begins, and with it the next frame on each link."""
         self._present = life
         for link, outbox in outboxes.items():

@@ -175,7 +175,8 @@ class Living:
         self._on_deliveries: list[Callable[[Iterable[Delivery]], None]] = []
         self._on_finish: list[Callable[[int], None]] = []
         self._at_end: list[Callable[[], None]] = []
-        self._consumers = Consumers(self, repeats=journal is not None, spans=self._telemetry)
+        processing = None if self._telemetry is None else self._telemetry.processing
+        self._consumers = Consumers(self, repeats=journal is not None, processing=processing)
         self._requests = Requests(self.payloads, self._consumers.own.hand)
         self._journal: Journal | None = None
         self._timing: Timing | None = None
@@ -308,7 +309,7 @@ class Living:
         )
         self.host = Hosting(self._running)
         self._states = StateGiving(self._running, self.payloads, self._take_state)
-        self.sending = self._make_sending()
+        self._sending = self._make_sending()
         self._operations = Operations(self._running, initial.peers, self._states)
 
     def _may_park(self, link: int) -> bool:
@@ -426,7 +427,7 @@ class Living:
         self.life.check_takes_input()
         await self._running.flush()
 
-    # What consumers ask for (consumers.py), beside `payloads`, `life`, `sending` and `flush`.
+    # What consumers ask for: see consumers.Desk.
 
     @property
     def is_journaled(self) -> bool:
@@ -453,6 +454,12 @@ class Living:
     def revive(self, delivery: Delivery) -> None:
         self._engine.remember(delivery)
         self._running.regulate()
+
+    async def multicast_and(
+        self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
+    ) -> Sent:
+        """Multicast when there is room, and call `then` in the same commit, unless it is refused."""
+        return await self._sending.multicast(to, value, headers, then=then)
 
     # After each commit.
 

@@ -32,7 +32,6 @@ from .departures import FREE, Departure, Departures
 from .handshake import check_name
 from .layer import Hear
 from .link import Links
-from .speakers import check_admission
 
 NewsHeard = Callable[[int, Any], object]
 """Takes what a link says: a change of members, or of a layer that uses the same frames."""
@@ -251,8 +250,12 @@ class MemberChanges:
         if name not in self.roster.ever() and (
             index == known < self._facts.assumes.most_processes or is_free
         ):
-            if self._has_admitted and not self.has_left and not self._kernel.replays:
-                check_admission(self.name, self.departures, link, name)
+            is_registrar = self._has_admitted and not self.has_left and not self._kernel.replays
+            # Who was registrar before may have admitted somebody, until all that it said is here.
+            if is_registrar and all(each.closed for each in self.departures.values()):
+                raise RemoteProtocolError(
+                    f"process {link} says that {name!r} was admitted, and only {self.name!r} admits"
+                )
             self.join(index, name, address)
         elif index >= known or self.roster.name(index) != name:
             if self.has_left:

@@ -5,19 +5,16 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError
 from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp, facts_of, protocols
 from .batch import Delivery
-from .payloads import OWN, Opened, check_headers
+from .payloads import OWN, Opened, Payloads, check_headers
 from .qualified import history_from_json
 from .state_transfer import STATE_CLOCK
-
-if TYPE_CHECKING:
-    from .consumers import Consumer
 
 Raised = TypeVar("Raised", bound=BaseException)
 REQUEST = OWN + "request"
@@ -77,6 +74,19 @@ class Health(NamedTuple):
     problems: tuple[str, ...]
 
 
+class Giver(Protocol):
+    """The consumer that handed a message out, as the message sees it: see consumers.py."""
+
+    payloads: Payloads
+
+    def acknowledge(self, number: int) -> None: ...
+    def nack(self, delivery: Delivery, delay: float, attempt: int) -> None: ...
+    async def flush(self) -> None: ...
+    async def acknowledge_and_multicast(
+        self, number: int, to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
+    ) -> Sent: ...
+
+
 Processing = Callable[["Message"], contextlib.AbstractContextManager[Any]]
 """Makes the span in which an application processes a message (telemetry.py)."""
 
@@ -95,7 +105,7 @@ class Message:
 
     def __init__(
         self,
-        giver: "Consumer",
+        giver: Giver,
         delivery: Delivery,
         sender: str,
         attempt: int = 1,

@@ -108,7 +108,7 @@ class Node(Living):
         self.life.check_running()
         is_plain = label is None and priority is None and after is None
         how = PLAIN if is_plain else self._how(label, priority, after)
-        return self.sending.multicast(to, value, headers, ordered, how, timeout)
+        return self._sending.multicast(to, value, headers, ordered, how, timeout)
 
     def multicast_nowait(
         self,
@@ -126,7 +126,7 @@ class Node(Living):
         self.life.check_running()
         if headers:
             check_headers(headers)
-        return self.sending.now(to, value, headers, ordered, self._how(label, priority, after))
+        return self._sending.now(to, value, headers, ordered, self._how(label, priority, after))
 
     def _how(self, label: str | None, priority: int | None, after: CausalHistory | None) -> How:
         return keywords(self._facts, label=label, priority=priority, after=after)
@@ -146,7 +146,7 @@ class Node(Living):
         request's name.
         """
         self.life.check_running()
-        return await self.sending.request(to, value, timeout)
+        return await self._sending.request(to, value, timeout)
 
     def _tracking(self) -> Tracking:
         if self._engine.tracking is None:
@@ -185,7 +185,7 @@ class Node(Living):
         limits, so that one more may be sent; where sends are serialized, until it is this node's turn.
         NodeFull if that takes longer than `timeout` seconds."""
         self.life.check_running()
-        await self.sending.room(to, timeout)
+        await self._sending.room(to, timeout)
 
     # Taking messages: see consumers.py.
 
@@ -244,7 +244,7 @@ class Node(Living):
             problems = [] if life.failure is None else [f"stopped: {life.failure}"]
             return observation.health_at_rest(life.state, problems)
         # Turns come and go.
-        why = self.sending.why_wait(None) if self._engine.has_turn else None
+        why = self._sending.why_wait(None) if self._engine.has_turn else None
         return observation.health(self._running, why, list(self._states.problems()))
 
     def reload_certificates(self) -> None:

@@ -32,8 +32,6 @@ from ..ordering.capabilities import TellsClock
 from ..wire import piggybacks
 from ..wire.unordered_message import UnorderedMessage
 from .kernel import Kernel
-from .link_routes import Routes
-from .unordered import Unordered
 
 SCHEME = "ecdsa-p256-1"
 """How messages are signed, as hellos and journals tell it."""
@@ -93,18 +91,14 @@ class Signed:
             if len(self._passed) > REMEMBERED:
                 del self._passed[next(iter(self._passed))]
 
-    def open(self, payload: bytes) -> bytes:
-        """The application's payload."""
-        return payload[HEAD:]
-
     def _parts(self, roster: Roster, origin: int, clock: int, dests: int, kind: str) -> tuple[str, ...]:
         names = sorted(map(roster.name, unpack(dests)))
         return ("message", self._cluster, roster.name(origin), str(clock), kind, str(len(names)), *names)
 
 
 class SignedOrdered:
-    """The layer that signs and checks the messages of an ordering protocol; `is_tracked`: with piggybacks
-    around what was signed."""
+    """The layer that signs and checks messages; `is_tracked`: with piggybacks around what was signed, but for
+    messages outside of all orders."""
 
     def __init__(self, kernel: Kernel, signed: Signed, *, is_tracked: bool) -> None:
         self._kernel, self.signed, self._is_tracked = kernel, signed, is_tracked
@@ -117,6 +111,14 @@ class SignedOrdered:
         clock, kernel = self._clocks.coming_clock, self._kernel
         return self.signed.seal(kernel.me, clock, pack(to), payload, kernel.roster, ORDERED)
 
+    def seal_unordered(self, dests: int, payload: bytes) -> bytes:
+        """The same for a message outside of all orders, which is the next event of the process."""
+        clock, kernel = self._clocks.clock + 1, self._kernel
+        return self.signed.seal(kernel.me, clock, dests, payload, kernel.roster, UNORDERED)
+
+    def check_unordered(self, message: UnorderedMessage) -> None:
+        self.signed.check_one(message, message.payload, self._kernel.roster, UNORDERED)
+
     def _read_checked(self, link: int, frame: bytes) -> Any:
         message = self._read(link, frame)
         if not self._kernel.replays:
@@ -124,25 +126,7 @@ class SignedOrdered:
         return message
 
     def _deliver_opened(self, sender: int, clock: int, payload: bytes) -> None:
-        self._deliver(sender, clock, self.signed.open(payload))
-
-
-class SignedUnordered(Unordered):
-    """The same for messages outside of all orders."""
-
-    def __init__(self, kernel: Kernel, routes: Routes, signed: Signed) -> None:
-        super().__init__(kernel, routes)
-        self._signed, self._clocks = signed, check_protocol(kernel.facts, kernel.machine)
-
-    def seal(self, dests: int, payload: bytes) -> bytes:
-        clock, kernel = self._clocks.clock + 1, self.kernel
-        return self._signed.seal(kernel.me, clock, dests, payload, kernel.roster, UNORDERED)
-
-    def check(self, message: UnorderedMessage) -> None:
-        self._signed.check_one(message, message.payload, self.kernel.roster, UNORDERED)
-
-    def open(self, payload: bytes) -> bytes:
-        return self._signed.open(payload)
+        self._deliver(sender, clock, payload[HEAD:])
 
 
 def check_protocol(facts: Facts, machine: Machine) -> TellsClock:

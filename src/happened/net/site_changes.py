@@ -299,7 +299,7 @@ class SiteChanges:
             for link in sorted(links - change.said):
                 if self._sources(change, link) <= change.drained:
                     change.said.add(link)
-                    drained = LinkDrained(self.site.digest)
+                    drained: wire.SiteNews = LinkDrained(self.site.digest)
                     if change.succession is not None:
                         drained = LinkFlushed(self.site.digest, change.key)
                     self._put(link, wire.encode(drained))
