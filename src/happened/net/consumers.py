@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, Protocol
 from ..core.errors import LocalProtocolError
 from .batch import Delivery
 from .errors import NodeClosed
-from .message import REPLY, Message, Sent
+from .lifecycle import Lifecycle
+from .message import REPLY, Message, Processing, Sent
 from .payloads import Payloads
 
 

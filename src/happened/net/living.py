@@ -29,7 +29,7 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits, Policies, WhenFull
 from .lives import TOKEN_BYTES
 from .membership import InitialMembers, Membership, addresses_of
-from .message import check_stamps
+from .message import Sent, check_stamps
 from .operations import Operations
 from .payloads import Payloads
 from .running import Running
