@@ -70,8 +70,7 @@ class Departures(dict[int, Departure]):
         """Whom to close with now."""
         waiting = [index for index in sorted(self) if not self[index].closed and index not in awaited]
         expelled = [index for index in waiting if self[index].expelled]
-        everybody = set(present)
-        complete = not awaited and all(everybody <= self[index].heard for index in expelled)
+        complete = not awaited and all(self[index].heard.issuperset(present) for index in expelled)
         return [index for index in waiting if complete or index not in expelled]
 
     def give_again(self, index: int) -> None:

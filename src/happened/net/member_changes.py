@@ -85,8 +85,8 @@ class MemberChanges:
         kernel = self._kernel
         kernel.frames[wire.MARK] = self.hear
         kernel.inputs[Input.MEMBER_ADMITTED] = self._admit_again
-        kernel.inputs[Input.MEMBER_DEPARTED] = self._depart_again
-        kernel.inputs[Input.MEMBER_EXPELLED] = self._depart_again
+        for kind in (Input.MEMBER_DEPARTED, Input.MEMBER_EXPELLED):
+            kernel.inputs[kind] = lambda index, data: self.depart(self.roster.name(index))
         self.news = {
             MemberJoined: self._hear_joined,
             MemberDeparted: self._hear_departed,
@@ -153,9 +153,13 @@ class MemberChanges:
 
     def depart(self, name: str) -> None:
         """Leave, and say farewell on every link; or expel another process."""
-        index = self._departing(name)
+        # Who is present, or whose farewell does not come.
+        leaving = [index for index in self.awaited if self.roster.name(index) == name]
+        index = leaving[0] if leaving else self.roster.index(name)
         if index != self.me:
-            self._expel(index)
+            self._facts.check_expulsion(name)
+            self._check_one_expulsion(name)
+            self._leave(index, MemberExpelled(index))
             self._kernel.stage(Input.MEMBER_EXPELLED, index)
             self.advance()
         elif not self.has_left:
@@ -163,9 +167,6 @@ class MemberChanges:
                 check()
             self._leave_ourselves(index)
             self._kernel.stage(Input.MEMBER_DEPARTED, index)
-
-    def _depart_again(self, index: int, data: bytes) -> None:
-        self.depart(self.roster.name(index))
 
     def _leave_ourselves(self, index: int) -> None:
         self._kernel.perform(members(self._kernel.machine).leave(index))  # refuses if members are fixed
@@ -176,20 +177,17 @@ class MemberChanges:
         self._last_words = {link: outboxes[link].last for link in self.present_links()}
         self.has_left = True
 
-    def _expel(self, index: int) -> None:
-        """Go on without another process, and tell everybody."""
-        name = self.roster.name(index)
-        self._facts.check_expulsion(name)
-        self._check_one_expulsion(name)
-        self._leave(index, MemberExpelled(index))
-
     def _check_one_expulsion(self, name: str) -> None:
         """Refuse to expel another process while not everybody has closed with the one before, where the order
         of messages of others could be lost with both."""
         open_ones = [p for p, each in sorted(self.departures.items()) if each.expelled and each.stage < 2]
         if not self._facts.membership.expels_one or not open_ones:
             return
-        behind = [self.roster.name(p) for p in self.present_links() if self._is_behind(p, open_ones)]
+        behind = [
+            self.roster.name(link)
+            for link in self.present_links()
+            if any(self.departures[p].said.get(link, 0) < 1 for p in open_ones)
+        ]
         raise LocalProtocolError(
             f"{name!r} cannot be expelled yet: {self.roster.name(open_ones[0])!r} was, and not everybody has "
             f"closed with it ({', '.join(behind) or 'we have not'}). Messages of {self._facts.name} do not "
@@ -197,21 +195,11 @@ class MemberChanges:
             "journal whoever does not answer"
         )
 
-    def _is_behind(self, link: int, departed: Iterable[int]) -> bool:
-        return any(self.departures[p].said.get(link, 0) < 1 for p in departed)
-
     def has_parted(self, link: int) -> bool:
         """Whether a process knows that we have left, and has all that we sent it before. What we have passed
         on since, of others who did not know yet, it may never take."""
         outbox = self._kernel.links.outboxes[link]
         return link in self.farewells and outbox.acknowledged >= self._last_words.get(link, outbox.last)
-
-    def _departing(self, name: str) -> int:
-        """The index of a process that is present, or whose farewell does not come."""
-        for index in self.awaited:
-            if self.roster.name(index) == name:
-                return index
-        return self.roster.index(name)
 
     # What others say.
 
@@ -263,15 +251,17 @@ class MemberChanges:
             raise _disagreement(link, index, name)
         self.unaware.get(index, set()).discard(link)
 
-    def _hear_farewell(self, link: int) -> None:
-        self.farewells.add(link)
-        self.has_left = True
+    def _is_farewell(self, link: int, index: int) -> bool:
+        """Whether a process that speaks of a departure says that it has heard of ours."""
+        self.check_known(link, index)
+        if index == self.me:
+            self.farewells.add(link)
+            self.has_left = True
+        return index == self.me
 
     def _hear_departed(self, link: int, change: MemberDeparted) -> None:
         index = change.index
-        self.check_known(link, index)
-        if index == self.me:
-            self._hear_farewell(link)
+        if self._is_farewell(link, index):
             return
         if index not in self.gone:
             self.awaited.add(index)  # what it sent before it left may still be on its way to us
@@ -285,9 +275,7 @@ class MemberChanges:
 
     def _hear_expelled(self, link: int, change: MemberExpelled) -> None:
         index = change.index
-        self.check_known(link, index)
-        if index == self.me:
-            self._hear_farewell(link)
+        if self._is_farewell(link, index):
             return
         departure = self.departures.get(index)
         if departure is None or not (departure.expelled or departure.closed):
@@ -349,10 +337,10 @@ class MemberChanges:
         """What a newcomer is told of a process that has gone. That process has sent it nothing if we admit
         the newcomer, and also if its farewell came before we heard of the newcomer: had it known the newcomer
         when it left, it would have told us on the same link, before its farewell."""
-        departure = self.departures[gone]
-        if admits or (departure.closed and not departure.expelled):
+        expelled = self.departures[gone].expelled
+        if admits or (self.departures[gone].closed and not expelled):
             return MemberAbsent(gone)
-        return MemberExpelled(gone) if departure.expelled else MemberDeparted(gone)
+        return MemberExpelled(gone) if expelled else MemberDeparted(gone)
 
     def _rank_last(self, index: int) -> None:
         self.seniority = [each for each in self.seniority if each != index] + [index]
@@ -364,9 +352,7 @@ class MemberChanges:
         is_expelled = isinstance(news, MemberExpelled)
         if departure is None:
             effects = members(machine).leave(index)
-            self.roster.leave(self.roster.name(index))
-            self.gone.add(index)
-            self.departures[index] = departure = Departure()
+            departure = self._note_left(index)
         if is_expelled:
             effects += members(machine).expel(index)
         self._tell(self._listeners(), news, besides=index)
@@ -379,6 +365,12 @@ class MemberChanges:
         for note in self._kernel.left:
             note(index)
 
+    def _note_left(self, index: int) -> Departure:
+        self.roster.leave(self.roster.name(index))
+        self.gone.add(index)
+        self.departures[index] = departure = Departure()
+        return departure
+
     def _note_under_way(self) -> None:
         """Look after each frame whether a departure can advance, as long as one is under way."""
         if self.departures.under_way():
@@ -388,9 +380,7 @@ class MemberChanges:
 
     def note_gone(self, index: int) -> None:
         """Nothing of this process is on its way, or expected, any more."""
-        self.roster.leave(self.roster.name(index))
-        self.gone.add(index)
-        self.departures[index] = departure = Departure()
+        departure = self._note_left(index)
         departure.closed, departure.parted, departure.stage = True, True, FREE
 
     def do_without(self, departed: int) -> None:
@@ -411,8 +401,11 @@ class MemberChanges:
             self._kernel.perform(members(machine).close(index))
         for index in self.departures.under_way():
             departure = self.departures[index]
-            if departure.closed and not departure.stage and not self._holds(index):
-                self._reach(index, 1)
+            if departure.closed and not departure.stage:
+                # Messages of it may still wait for others here.
+                held = machine.pending() if machine.pending_count else ()
+                if all(each.message.sender != index for each in held):
+                    self._reach(index, 1)
             while departure.advances(present):
                 if departure.stage == 1:
                     members(machine).forget(index)
@@ -427,16 +420,11 @@ class MemberChanges:
             # With its farewell: should it live, it is refused when it calls.
             self._kernel.links.empty(index)
 
-    def _holds(self, index: int) -> bool:
-        """Whether a message of this process waits for others here."""
-        machine = self._kernel.machine
-        return machine.pending_count > 0 and any(held.message.sender == index for held in machine.pending())
-
     # Surviving: words of a snapshot's header.
 
     def state(self) -> dict[str, Any]:
         return {
-            "members": [self.roster.name(index) for index in range(len(self.roster))],
+            "members": list(map(self.roster.name, range(len(self.roster)))),
             "gone": sorted(self.gone),
             "farewells": sorted(self.farewells),
             "left": self.has_left,

@@ -92,22 +92,17 @@ class Membership:
         incarnation: bytes,
         terms: Terms = NO_TERMS,
     ) -> None:
-        self._terms = terms
+        self._initial, self._engine, self._terms = initial, engine, terms
+        self._protocol, self._incarnation = protocol, incarnation
         self._frame_limits: dict[str, int] = {}  # of those peers that have told theirs
         self.smallest_limit: int | None = None  # of those
-        self._initial = initial
-        self._engine = engine
-        self._protocol = protocol
-        self._incarnation = incarnation
-        self.index: dict[str, int] = {}
-        self.names: list[str] = []
         self._number_members()
         # Per link, the last frame our journal knew when we started; until the peer says what it has.
         self._began_with = {link: outbox.last for link, outbox in engine.outboxes.items()}
 
     def _number_members(self) -> None:
         roster = self._engine.roster
-        self.names = [roster.name(index) for index in range(len(roster))]
+        self.names = list(map(roster.name, range(len(roster))))
         self.index = {name: index for index, name in enumerate(self.names)}
 
     # Whom to talk with.
@@ -130,20 +125,10 @@ class Membership:
     def newly_admitted(self) -> list[Peer]:
         """The members that others have admitted since the last call; after a change of the topology, all
         those it links us with whose address a change has told."""
-        known, engine = set(self.names), self._engine
+        known, sites, addresses = set(self.names), self._engine.sites, self._engine.members.addresses
         self._number_members()
-        if engine.sites is not None:
-            links = engine.sites.site.links
-            return [
-                Peer(name, engine.members.addresses[name], joined=True)
-                for name in links
-                if name in engine.members.addresses
-            ]
-        return [
-            Peer(name, engine.members.addresses[name], joined=True)
-            for name in self.names
-            if name not in known
-        ]
+        names = [name for name in self.names if name not in known] if sites is None else sites.site.links
+        return [Peer(name, addresses[name], joined=True) for name in names if name in addresses]
 
     def replaced(self, before: Sequence[str]) -> list[str]:
         """Of these names, those of members whose index somebody else has."""
@@ -166,16 +151,16 @@ class Membership:
                     if member in roster:
                         found[roster.index(member)] = None
             elif name == EVERYBODY and name not in roster:
-                found |= dict.fromkeys(self._everybody())
+                found |= dict.fromkeys(map(roster.index, self.with_applications()))
             else:
                 found[roster.index(name)] = None
         return tuple(found)
 
-    def _everybody(self) -> list[int]:
+    def with_applications(self) -> list[str]:
         """Who is present and has an application."""
-        sites, roster = self._engine.sites, self._engine.roster
+        sites = self._engine.sites
         routers = () if sites is None else sites.site.forwarders
-        return [roster.index(name) for name in roster if name not in routers]
+        return [name for name in self._engine.roster if name not in routers]
 
     # Changes.
 
@@ -210,21 +195,21 @@ class Membership:
 
     def hello(self, peer: str) -> Hello:
         """What we tell this peer about ourselves."""
-        knows = self._engine.members.incarnations.get(self.index[peer], b"")
-        tracking = self._engine.tracking
-        tracker = tracking.facts.name if tracking is not None else ""
-        sites = self._engine.sites
-        topology = sites.site.digest if sites is not None else ""
-        # What waited for a process that was expelled may have been dropped: that says nothing of it.
-        has = 0 if self._was_expelled(peer) else self._engine.outboxes[self.index[peer]].acknowledged
+        engine, link = self._engine, self.index[peer]
+        tracking, sites, lives = engine.tracking, engine.sites, engine.links.lives
         # Somebody who joined later was started with more members than those who were there before.
         is_founder = peer in self._initial.members
-        terms = self._terms if is_founder else self._terms._replace(founders="")
-        lives, link = self._engine.links.lives, self.index[peer]
-        durable = self._engine.inboxes[link].durable
-        names = tuple(self.names)
+        durable = engine.inboxes[link].durable
         return Hello(
-            *(self._incarnation, knows, self._protocol, names, tracker, topology, has, terms),
+            self._incarnation,
+            engine.members.incarnations.get(link, b""),
+            self._protocol,
+            tuple(self.names),
+            tracker=tracking.facts.name if tracking is not None else "",
+            topology=sites.site.digest if sites is not None else "",
+            # What waited for a process that was expelled may have been dropped: that says nothing of it.
+            confirmed=0 if self._was_expelled(peer) else engine.outboxes[link].acknowledged,
+            terms=self._terms if is_founder else self._terms._replace(founders=""),
             lives=lives.ours(link),
             heard=lives.heard(link, durable),
             has=durable,
@@ -259,8 +244,10 @@ class Membership:
                 f"{peer!r} has {_topology(theirs)}, and {me!r} has {_topology(ours)}: give every process the "
                 "same topology file"
             )
+        former, gone = self._engine.roster.former, self._engine.gone
         if any(
-            a != b and not self._may_differ(index, a)
+            # One of us may not have heard yet that the index of a process that left was given again.
+            a != b and a not in former and index not in gone
             for index, (a, b) in enumerate(zip(theirs.members, ours.members, strict=False))
         ):
             raise PeerRefused(
@@ -288,10 +275,8 @@ class Membership:
     def check_confirmed(self, peer: str, number: int) -> None:
         """Raise OldJournal if we said, after a commit, that we have frames that our journal does not know."""
         if number > (known := self._engine.inboxes[self.index[peer]].durable):
-            raise OldJournal(
-                f"{self._initial.name!r} had {number} frames of {peer!r}, and its journal knows {known}: "
-                f"{_OLD}"
-            )
+            me = self._initial.name
+            raise OldJournal(f"{me!r} had {number} frames of {peer!r}, and its journal knows {known}: {_OLD}")
 
     def _check_shown(self, peer: str, number: int, life: bytes) -> None:
         """Raise OldJournal if the frames that a peer has of us, when it calls, show that our journal is old:
@@ -307,8 +292,8 @@ class Membership:
         started: what we have numbered since then, it cannot have. If it does, those are others under the
         same numbers, and ours would be dropped."""
         link = self.index[peer]
-        if number > self._began_with.get(link, number):
-            raise self._our_journal_is_old(peer, number, self._began_with[link])
+        if number > (known := self._began_with.get(link, number)):
+            raise self._old(peer, number, f"whose journal knows {known}")
 
     def _check_staged(self, peer: str, told: Sequence[Life]) -> None:
         """Raise PeerRefused if frames of a peer are not journaled yet that it would not know: we cannot tell
@@ -327,10 +312,6 @@ class Membership:
         """The longest frame that each of these takes, as far as they have told; None: nobody has."""
         told = (self._frame_limits.get(self.names[link], 0) for link in links)
         return min((limit for limit in told if limit), default=None)
-
-    def _may_differ(self, index: int, name: str) -> bool:
-        """Whether one of us has not heard yet that the index of a process that left was given again."""
-        return name in self._engine.roster.former or index in self._engine.gone
 
     def check_resuming(self, peer: str, number: int, life: bytes = b"") -> None:
         """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that
@@ -357,19 +338,16 @@ class Membership:
         """Raise OldJournal if the last of our frames that a peer has, of this number, is of a life that we
         did not have. Not for a number below what it had acknowledged when we started."""
         if why := self._engine.links.lives.unknown(self.index[peer], number, life):
-            me = self._initial.name
-            raise OldJournal(f"{peer!r} has {number} frames of {me!r}, the last {why}: {_OLD}")
+            raise self._old(peer, number, f"the last {why}")
 
     def check_acknowledged(self, peer: str, number: int) -> None:
         """Raise OldJournal if a peer has frames of ours that we never let go."""
         released = self._engine.outboxes[self.index[peer]].released
         if number > released:
-            raise self._our_journal_is_old(peer, number, released)
+            raise self._old(peer, number, f"whose journal knows {released}")
 
-    def _our_journal_is_old(self, peer: str, number: int, known: int) -> OldJournal:
-        return OldJournal(
-            f"{peer!r} has {number} frames of {self._initial.name!r}, whose journal knows {known}: {_OLD}"
-        )
+    def _old(self, peer: str, number: int, why: str) -> OldJournal:
+        return OldJournal(f"{peer!r} has {number} frames of {self._initial.name!r}, {why}: {_OLD}")
 
 
 _OLD = "it is an old copy, or has lost its end. Restore the newest one, or join under a new name"

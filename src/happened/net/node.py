@@ -21,7 +21,7 @@ Bounds     those of limits.py: above them `multicast` waits and links are not re
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError
@@ -39,9 +39,6 @@ from .refused_frames import Quarantined
 from .site import Site
 from .timing import Histogram, Timing
 from .tracked import Tracking
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("happened.node")
 
@@ -251,13 +248,12 @@ class Node(Living):
         """Read certificate, key and authority again: connections and signatures from now on use them,
         connections there are last until a certificate of theirs expires. IdentityError if they cannot be
         used: what uses them goes on with those it had."""
-        guard, signatures = self._guard, self._signatures
-        if not isinstance(guard, MutualTls) and signatures is None:
+        guard = self._guard if isinstance(self._guard, MutualTls) else None
+        holders = [each for each in (guard, self._signatures) if each is not None]
+        if not holders:
             raise LocalProtocolError(f"{self.name!r} has no certificates")
-        if isinstance(guard, MutualTls):
-            guard.reload()
-        if signatures is not None:
-            signatures.reload()
+        for each in holders:
+            each.reload()
         log.info("certificates were read again", extra={"node": self.name})
 
     def on_link(self, listener: Callable[[LinkChange], object]) -> None:
@@ -274,8 +270,7 @@ class Node(Living):
     @property
     def others(self) -> tuple[str, ...]:
         """Who is present and has an application, but for this process."""
-        routers = () if self.site is None else self.site.forwarders
-        return tuple(name for name in self.members if name != self.name and name not in routers)
+        return tuple(name for name in self._running.members.with_applications() if name != self.name)
 
     async def join(self, name: str, address: str) -> tuple[str, ...]:
         """Admit a process; returns the `members` it must be started with. If this node has a `state`, the
