@@ -3,7 +3,7 @@
     routes, sites   where a topology says who takes part and how: link_routes.py, site_changes.py
     serialization   where sends must be serialized, a process multicasts in its turn: serialized.py
     transfers       who joins may begin with the application's state at another process: state_transfer.py
-    unordered       messages outside of all orders, which the machine only counts: unordered.py
+    unordered       messages outside of all orders, which the machine only counts: qualified.py
     qualified       labels, priorities and histories of incomplete orders: qualified.py
     tracking        messages carry a tracker's piggybacks, and relevant events are recorded: tracked.py
     signed          messages are signed by their origin and checked when they arrive: signed.py
@@ -22,7 +22,7 @@ from ..ordering.capabilities import Expires
 from .batch import Input, Recorder
 from .kernel import Kernel
 from .link_routes import Routes
-from .qualified import Qualified
+from .qualified import Qualified, Unordered
 from .serialized import Serialization
 from .signed import Signed, SignedOrdered
 from .site import Site
@@ -30,7 +30,6 @@ from .site_changes import SiteChanges
 from .state_transfer import Transfers
 from .tracked import MARK as TRACKED
 from .tracked import Tracking, refuse_piggybacks
-from .unordered import Unordered
 
 CLOCK_SKEW = 24 * 3600 * 10**9
 """Nanoseconds by which the clocks of two machines may differ."""
@@ -106,7 +105,7 @@ class Engine(Kernel):
         return not self.serialization or self.serialization.has_turn
 
     def expire(self) -> None:
-        """A time has passed since the last call in which every message is delivered (expiry.py)."""
+        """A time has passed since the last call in which every message is delivered (running.py)."""
         needed(self.machine, Expires).expire()
         self.stage(Input.EXPIRED, 0)
 

@@ -21,8 +21,6 @@ from .connections import Connections
 from .consumers import Consumers, Requests
 from .engine import Engine
 from .errors import NodeClosed, NodeError
-from .expiry import Expiry, check_expiry
-from .giving_state import StateGiving, check_state
 from .hosting import Hosting
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
@@ -32,8 +30,8 @@ from .membership import InitialMembers, Membership, addresses_of
 from .message import Sent, check_stamps
 from .operations import Operations
 from .payloads import Payloads
-from .running import Running
-from .sending import Sending
+from .running import Expiry, Running, check_expiry
+from .sending import Sending, StateGiving, check_state
 from .serialized import Turns
 from .signed import SCHEME, Signed, Signer, check_node
 from .site import Site, read_site

@@ -21,7 +21,11 @@ REQUEST = OWN + "request"
 REPLY = OWN + "re"
 """The headers of a request and of a reply; the second has the name of what it answers."""
 STAMP = OWN + "stamp"
-"""The header with the tracker's timestamp of the sending (message.py)."""
+"""The header with the tracker's timestamp of the sending, which tells how two messages stand to each other.
+
+The sending is a relevant event right before the multicast, in the same commit. Nothing happens in between, so
+the timestamps of two messages are ordered exactly as their sendings are. Unordered messages have none.
+"""
 SHOWN = 200  # bytes of a payload, in a notebook
 
 

@@ -60,7 +60,7 @@ class Node(Living):
     options     the ordering protocol's own, with names for processes
     tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
     expiry      seconds in which every message is delivered, whoever is away meanwhile: protocols that keep
-                histories forget what is older (expiry.py); None: nothing is forgotten by the clock
+                histories forget what is older (running.py); None: nothing is forgotten by the clock
     topology    a file (docs/topology.md) from which members, links, routers and groups follow; of the peers
                 only those are called that it links the process with
     journal     a file; None: memory only

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..core.errors import LocalProtocolError
 from .errors import NodeError
-from .giving_state import StateGiving
 from .running import Running
+from .sending import StateGiving
 from .site import proposal
 from .site_changes import SiteChanges
 from .site_failures import How, check_witnesses, succession_proposal

@@ -23,9 +23,9 @@ Succession (site_failures.py) is a change in which one process has failed for go
 nothing more from that process and sends it nothing; if it was taken for dead and lives, it is refused. Then
 
     witness      The heir sends the hops of the failed router that it keeps to those who may lack them
-                 (witnessing.py), so that nobody waits for one any more. When its other neighbours are drained
-                 towards the heir, this has everything that the router was given. It forwards what the router
-                 had not, in its own name, and says "drained" on the router's behalf too.
+                 (site_failures.py), so that nobody waits for one any more. When its other neighbours are
+                 drained towards the heir, this has everything that the router was given. It forwards what the
+                 router had not, in its own name, and says "drained" on the router's behalf too.
     collection   What was sent before the failure comes before the proposal on every link. Who has the
                  proposal from all its links waits for no hop of the failed process any more (`do_without`),
                  and says that it is drained when it has gone on from there. Survivors whom only the failed
@@ -63,8 +63,7 @@ from .kernel import Kernel
 from .layer import Take
 from .link_routes import Routes
 from .site import Site, site_of
-from .site_failures import How, Succession, Tally, succession_of, survivors_in_reach
-from .witnessing import Witnessing
+from .site_failures import How, Succession, Tally, Witnessing, succession_of, survivors_in_reach
 
 
 class Change:

@@ -35,12 +35,11 @@ from ..core.errors import CausalityError
 from ..ordering import Held
 from .batch import Delivery, Recorder
 from .consumers import Requests
-from .giving_state import StateGiving
 from .message import Message, Sent
 from .payloads import OWN, Payloads
 from .qualified import PLAIN, How
 from .running import Running
-from .sending import Sending
+from .sending import Sending, StateGiving
 
 log = logging.getLogger("happened.node")
 
