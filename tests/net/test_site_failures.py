@@ -346,7 +346,7 @@ def test_what_a_lost_message_followed_comes_before_what_follows_it(protocol, see
 
 def test_a_witness_forgets_what_everybody_has(seed, monkeypatch):
     every = 4
-    monkeypatch.setattr("happened.net.witnessing.REPORT_EVERY", every)
+    monkeypatch.setattr("happened.net.site_failures.REPORT_EVERY", every)
     dice = random.Random(seed)
     running = start(dice, WITNESSED[0], GATEWAYS)
     most = 0

@@ -46,11 +46,8 @@ class Commits:
         committed: Callable[[Batch], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        self._engine = engine
-        self._journal = journal
-        self._recorder = recorder
-        self._compaction = compaction
-        self._committed, self._failed = committed, failed
+        self._engine, self._journal, self._recorder = engine, journal, recorder
+        self._compaction, self._committed, self._failed = compaction, committed, failed
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"journal-{engine.name}")
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
@@ -159,16 +156,15 @@ class Commits:
     def close(self) -> None:
         """Write the rows of the trace that are kept, and let go of the files; problems are only logged."""
         self._pool.shutdown(wait=True)
-        if self._recorder is not None:
+        for what, let_go in (
+            ("trace not written", self._recorder and self._recorder.flush),
+            ("journal not closed", self._journal and self._journal.close),
+        ):
             try:
-                self._recorder.flush()
+                if let_go is not None:
+                    let_go()
             except NodeError as error:
-                log.error("trace not written", extra={"node": self._engine.name, "error": str(error)})
-        if self._journal is not None:
-            try:
-                self._journal.close()
-            except JournalError as error:
-                log.error("journal not closed", extra={"node": self._engine.name, "error": str(error)})
+                log.error(what, extra={"node": self._engine.name, "error": str(error)})
 
     # One batch.
 
@@ -183,19 +179,17 @@ class Commits:
         if journal is None:
             self._show(batch, rows)
             return
-        self.is_under_way = True
         parts = None
         if journal.bytes > self._compaction + 2 * self._snapshot_bytes:
-            parts = self._snapshot()
+            parts = self._engine.snapshot_parts()
+            self._snapshot_bytes = sum(map(len, parts))
+            if self._snapshot_bytes > MAX_SNAPSHOT:
+                parts = None  # too much is on its way: later
+        self.is_under_way = True
         future = self._loop.run_in_executor(
             self._pool, journal.append, batch.time, batch.entries, parts, batch.parking
         )
         future.add_done_callback(partial(self._appended, batch, rows, journal, parts is not None))
-
-    def _snapshot(self) -> list[bytes] | None:
-        parts = self._engine.snapshot_parts()
-        self._snapshot_bytes = sum(map(len, parts))
-        return parts if self._snapshot_bytes <= MAX_SNAPSHOT else None  # too much is on its way: later
 
     def _appended(
         self,
@@ -216,7 +210,24 @@ class Commits:
         if self._is_stopped:
             return
         if is_snapshot:
-            self._compact(journal, done.result())
+            # Shorten the journal to what came after its snapshot, once the trace has the rows of the rest.
+            try:
+                if self._recorder is not None:
+                    self._recorder.flush()
+            except NodeError as error:
+                self._failed(error)
+                return
+            self.is_under_way = True
+            future = self._loop.run_in_executor(self._pool, journal.forget, done.result())
+            future.add_done_callback(self._compacted)
+        elif self._engine.is_dirty:
+            self._commit()
+
+    def _compacted(self, done: "asyncio.Future[None]") -> None:
+        self.is_under_way = False
+        error = done.exception()
+        if error is not None and not self._is_stopped:
+            self._failed(error)
         elif self._engine.is_dirty:
             self._commit()
 
@@ -224,36 +235,14 @@ class Commits:
         """A batch is durable: let it be seen."""
         self.count += 1
         self._engine.release(batch)
-        if self._recorder is not None:
-            try:
+        try:
+            if self._recorder is not None:
                 self._recorder.keep(rows)
-            except NodeError as error:  # the journal has them: the next start makes the rows again
-                self._failed(error)
-                return
+        except NodeError as error:  # the journal has them: the next start makes the rows again
+            self._failed(error)
+            return
         self._committed(batch)
         while self._waiters and self._waiters[0][0] <= self.count:
             _, waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-
-    def _compact(self, journal: Journal, after: int) -> None:
-        """Shorten the journal to what came after its snapshot, once the trace has the rows of the rest."""
-        if self._recorder is not None:
-            try:
-                self._recorder.flush()
-            except NodeError as error:
-                self._failed(error)
-                return
-        self.is_under_way = True
-        future = self._loop.run_in_executor(self._pool, journal.forget, after)
-        future.add_done_callback(self._compacted)
-
-    def _compacted(self, done: "asyncio.Future[None]") -> None:
-        self.is_under_way = False
-        error = done.exception()
-        if self._is_stopped:
-            return
-        if error is not None:
-            self._failed(error)
-        elif self._engine.is_dirty:
-            self._commit()

@@ -63,7 +63,8 @@ class Consumer:
 
     def acknowledge(self, number: int) -> None:
         consumers = self._consumers
-        consumers.life.check_takes_input()
+        if not consumers.life.takes_input:
+            consumers.life.check_takes_input()
         if consumers.repeats:
             consumers.finish(self, number)
 

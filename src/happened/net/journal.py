@@ -198,7 +198,7 @@ class Journal:
         whole or in parts; returns its number."""
         self._ownership.check()
         number, run = self._last + 1, self._db.execute
-        with self._explained():
+        try:
             run("BEGIN")
             checksum = _checksum(number, time, data=entries)
             run("INSERT INTO batches VALUES (?, ?, ?, ?)", (number, time, entries, checksum))
@@ -209,6 +209,8 @@ class Journal:
                 checksum = _checksum(number, 0, data=snapshot)
                 run("INSERT INTO snapshots VALUES (?, ?, ?)", (number, snapshot, checksum))
             run("COMMIT")
+        except sqlite3.Error as error:
+            raise self._explanation(error) from error
         self._ownership.check()  # after it: a file that is gone by now would not have it
         self._last = number
         self.bytes += len(entries)
@@ -300,17 +302,18 @@ class Journal:
         try:
             yield
         except sqlite3.Error as error:
-            primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise self._damaged(str(error)) from error
-            why = f"{error}; what was confirmed is not lost, repair this and start the node again"
-            if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                why = "is in use by another process: every node needs a name and a journal of its own"
-            elif primary == sqlite3.SQLITE_FULL:
-                why = (
-                    "the disk is full; make room and start the node again, nothing that was confirmed is lost"
-                )
-            raise JournalError(f"{self.path}: {why}") from error
+            raise self._explanation(error) from error
+
+    def _explanation(self, error: sqlite3.Error) -> JournalError:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return self._damaged(str(error))
+        why = f"{error}; what was confirmed is not lost, repair this and start the node again"
+        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            why = "is in use by another process: every node needs a name and a journal of its own"
+        elif primary == sqlite3.SQLITE_FULL:
+            why = "the disk is full; make room and start the node again, nothing that was confirmed is lost"
+        return JournalError(f"{self.path}: {why}")
 
     def _damaged(self, what: str) -> JournalError:
         return JournalError(
@@ -321,9 +324,9 @@ class Journal:
 
 def _checksum(*numbers: Any, data: Any) -> int:
     """-1, which no row has, where a damaged page gives a value of another type."""
-    if not (all(isinstance(each, int) for each in numbers) and isinstance(data, bytes)):
+    if type(data) is not bytes or {*map(type, numbers)} != {int}:
         return -1
-    return zlib.crc32(data, zlib.crc32(b" ".join(b"%d" % each for each in numbers)))
+    return zlib.crc32(data, zlib.crc32(" ".join(map(str, numbers)).encode()))
 
 
 def _rows(frames: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
@@ -412,7 +415,12 @@ class Ownership:
                 "node, a name and a journal of its own"
             )
         for path, identity in self._files.items():
-            if _identity(path) != identity:
+            try:
+                found = os.stat(path)
+                is_same = (found.st_dev, found.st_ino) == identity
+            except FileNotFoundError:
+                is_same = identity is None
+            if not is_same:
                 raise JournalError(
                     f"{path}: was removed or replaced while the node was running. What is confirmed from now "
                     "on would be lost: put the file back, or let the process join under a new name"

@@ -100,7 +100,7 @@ class Kernel(Tables):
             MULTICAST: self._multicast_again,
             FRAME_RECEIVED: self.receive,
             DELIVERY_ACKED: lambda number, data: self.acknowledge(number),
-            FRAMES_FREED: self._free_again,
+            FRAMES_FREED: lambda link, data: self.free(link, int.from_bytes(data, "big")),
             Input.PEER_MET: self.meet,
             Input.LIFE_BEGUN: lambda number, data: self.begin_life(data),
             Input.LIFE_HEARD: self.hear_life,
@@ -212,7 +212,8 @@ class Kernel(Tables):
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
         if link in self.barred:
             raise RemoteProtocolError(self.barred[link])
-        if link not in self.members.gone or not self.members.takes_nothing_from(link):
+        # Who was expelled may not have heard that nobody listens.
+        if link not in self.members.gone or not self.members.departures[link].expelled:
             hear = self.frames.get(frame[0], self.receive_message) if frame else self.receive_message
             hear(link, frame)
         if self.steps:
@@ -301,15 +302,12 @@ class Kernel(Tables):
 
     def free(self, link: int, number: int) -> bool:
         """Drop our frames up to this link number, which the peer has; False if they were dropped before."""
+        if self.replays:
+            self.outboxes[link].release(number)
         if not self.links.free(link, number):
             return False
         self.stage(FRAMES_FREED, link, number.to_bytes(8, "big"))
         return True
-
-    def _free_again(self, link: int, data: bytes) -> None:
-        upto = int.from_bytes(data, "big")
-        self.outboxes[link].release(upto)
-        self.free(link, upto)
 
     def join(self, name: str, address: str) -> int:
         """Admit a process as the registrar; returns its index."""
@@ -495,17 +493,12 @@ class Kernel(Tables):
         self.unacknowledged, self.unacknowledged_bytes = {}, 0
         for number, sender, clock, length, *history in head["unacknowledged"]:
             self.remember(Delivery(number, sender, clock, take(length), *history))
-        self._count_held()
+        self.held_bytes = 0
+        for held in self.machine.pending() if self.counts_held else ():
+            if held.message.sender != self.me:
+                self.links.count_held(held.message.sender, 1)
+                self.held_bytes += len(held.message.payload)
         for layer in self.layers:
             layer.restore(head[layer.key], take)
         self.unsent = deque(head["unsent"])
         self.queued_bytes = sum(self.unsent)
-
-    def _count_held(self) -> None:
-        """Count anew what is held, after the machine was restored."""
-        self.held_bytes = 0
-        if self.counts_held:
-            for held in self.machine.pending():
-                if held.message.sender != self.me:
-                    self.links.count_held(held.message.sender, 1)
-                    self.held_bytes += len(held.message.payload)

@@ -321,9 +321,11 @@ class Links:
     def cut(self) -> tuple[dict[int, int], dict[int, int], Parking | None]:
         """Per link the last numbers that we gave and took, where there are any since the last cut, and what
         the next batch does to the frames on disk."""
-        released = {link: self.outboxes[link].last for link in self._out}
-        received = {link: self.inboxes[link].received_through for link in self.came}
-        parking = None
+        released, received, parking = {}, {}, None
+        for link in self._out:
+            released[link] = self.outboxes[link].last
+        for link in self.came:
+            received[link] = self.inboxes[link].received_through
         self._out.clear()
         self.came.clear()
         if self._parking or self._freed:

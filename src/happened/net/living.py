@@ -381,22 +381,17 @@ class Living:
         self._has_ended.set()
 
     async def _drained(self) -> None:
-        """Wait until every peer has acknowledged everything, or is away while the journal keeps it."""
-        running = self._running
+        """Wait until every peer has acknowledged everything, or is away while the journal keeps it. Also for
+        the token, if it is for us next: if we were not there, nobody could send."""
+        running, engine, calling = self._running, self._engine, self._connections.calling
         await self.flush()
-        while any(map(self._is_waited_for, self._engine.present_links())) or self._awaits_token():
+        while any(
+            engine.outboxes[link] and (self._journal is None or running.members.names[link] in calling)
+            for link in engine.present_links()
+        ) or (calling and running.turns is not None and running.turns.is_asking):
             running.room.clear()
             await running.room.wait()
             self.life.check_takes_input()
-
-    def _awaits_token(self) -> bool:
-        """Whether the token is for us next: if we were not there, nobody could send."""
-        turns = self._running.turns
-        return bool(self._connections.calling) and turns is not None and turns.is_asking
-
-    def _is_waited_for(self, link: int) -> bool:
-        is_there = self._running.members.names[link] in self._connections.calling
-        return bool(self._engine.outboxes[link]) and (is_there or self._journal is None)
 
     def _fail(self, error: BaseException) -> None:
         """Stop at once: nothing more is sent, delivered or confirmed."""

@@ -104,10 +104,6 @@ class MemberChanges:
     def present_links(self) -> list[int]:
         return [link for link in self._kernel.links.outboxes if link not in self.gone]
 
-    def takes_nothing_from(self, link: int) -> bool:
-        """Whether a process was expelled, and may not have heard that nobody listens."""
-        return link in self.gone and self.departures[link].expelled
-
     def takes_messages(self, to: int) -> bool:
         """Whether what a machine sends to a process is put on its link, also after it has gone."""
         return to not in self.gone or to in self.awaited

@@ -21,7 +21,7 @@ from ..wire.unordered_message import UnorderedMessage
 from .batch import Input, Recorder
 from .kernel import Kernel
 from .link_routes import Routes
-from .signed import HEAD, SignedOrdered
+from .signed import HEAD, UNORDERED, SignedOrdered
 
 How = Mapping[str, Any]
 """Keywords of a machine's `multicast`."""
@@ -171,7 +171,7 @@ class Unordered:
             raise RemoteProtocolError(f"{name} is not for process {me}, nor for anybody behind it")
         self._routes.check(link, message.sender)
         if self._signed is not None and not self._kernel.replays:
-            self._signed.check_unordered(message)
+            self._signed.signed.check_one(message, message.payload, self._kernel.roster, UNORDERED)
         self._spread(message)
 
     def _next_hops(self, message: UnorderedMessage) -> list[int]:

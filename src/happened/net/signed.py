@@ -30,7 +30,6 @@ from ..core.roster import Roster
 from ..ordering import Facts, Machine, having
 from ..ordering.capabilities import TellsClock
 from ..wire import piggybacks
-from ..wire.unordered_message import UnorderedMessage
 from .kernel import Kernel
 
 SCHEME = "ecdsa-p256-1"
@@ -115,9 +114,6 @@ class SignedOrdered:
         """The same for a message outside of all orders, which is the next event of the process."""
         clock, kernel = self._clocks.clock + 1, self._kernel
         return self.signed.seal(kernel.me, clock, dests, payload, kernel.roster, UNORDERED)
-
-    def check_unordered(self, message: UnorderedMessage) -> None:
-        self.signed.check_one(message, message.payload, self._kernel.roster, UNORDERED)
 
     def _read_checked(self, link: int, frame: bytes) -> Any:
         message = self._read(link, frame)

@@ -124,8 +124,10 @@ class Awaited:
 
     def arrived(self) -> "Begun | None":
         """The state, once all of it is here."""
+        if not self.clocks:
+            return None
         parts = {each.clock: each.payload for each in self.withheld if self._is_part(each)}
-        if not self.clocks or len(parts) < len(self.clocks):
+        if len(parts) < len(self.clocks):
             return None
         data = b"".join(parts[clock] for clock in self.clocks)
         end = 4 + int.from_bytes(data[:4], "big")
@@ -148,12 +150,6 @@ class Begun(NamedTuple):
     state: bytes
     contained: Ranges  # messages whose effects the state has, stretches in order
     others: list[Delivery]
-
-
-def data_of(contained: Ranges, state: bytes) -> bytes:
-    """What the messages of a state have, together."""
-    head = json.dumps(contained, separators=(",", ":")).encode()
-    return len(head).to_bytes(4, "big") + head + state
 
 
 class Transfers:
@@ -208,7 +204,8 @@ class Transfers:
         else, to a newcomer in messages of at most so many bytes."""
         kernel, owed = self._kernel, self.owed[newcomer]
         owed.fold(kernel.unacknowledged)
-        data = data_of(owed.contained, state)
+        head = json.dumps(owed.contained, separators=(",", ":")).encode()
+        data = len(head).to_bytes(4, "big") + head + state
         parts = [data[at : at + most_bytes] for at in range(0, len(data), most_bytes)]
         if len(parts) > MOST_PARTS:
             raise LocalProtocolError(
@@ -236,8 +233,10 @@ class Transfers:
     def _hand_over(self, sender: int, clock: int, payload: bytes, history: str) -> None:
         """Number a delivery; or keep it back until the application has the state that it begins with."""
         self.tally.delivered[sender] += 1
-        if self.awaited is not None:
-            self._withhold(self.awaited, Delivery(0, sender, clock, payload, history))
+        if self.awaited is not None:  # keep it back until the application has the state that it begins with
+            self.awaited.withheld.append(Delivery(0, sender, clock, payload, history))
+            self._count_withheld(self.awaited.withheld[-1], 1)
+            self._begin_if_arrived(self.awaited)
         elif not self.contained or not self.is_contained(sender, clock):
             (self._number if self.owed else self._kernel.number)(sender, clock, payload, history)
 
@@ -301,13 +300,6 @@ class Transfers:
         except RemoteProtocolError:
             awaited.clocks = ()  # those messages are no state
             raise
-
-    def _withhold(self, awaited: Awaited, delivery: Delivery) -> None:
-        """Keep a delivery back until the application has the state that it begins with."""
-        awaited.withheld.append(delivery)
-        self._count_withheld(delivery, 1)
-        if awaited.clocks:
-            self._begin_if_arrived(awaited)
 
     def _begin_if_arrived(self, awaited: Awaited) -> None:
         """Hand over the state, if all of it is here, and what was kept back that it does not contain."""

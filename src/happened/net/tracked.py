@@ -69,42 +69,33 @@ class Tracking:
     # What is sent.
 
     def _order_tracked(self, to: Sequence[int], payload: bytes) -> Multicast:
-        mark = self._machine.mark()
+        """Multicast with a piggyback for each destination."""
+        mark, others = self._machine.mark(), sorted({*to} - {self._me})
         try:
-            sealed, forced = self._wrap(to, payload)
-            done = self._order(to, sealed)
+            carried = self._machine.on_multicast(others)
+            piggybacks = {each: one.encode() for each, one in zip(others, carried, strict=True)}
+            done = self._order(to, wire.seal(Envelope(self._machine.n, piggybacks, payload)))
         except LocalProtocolError:
             self._machine.rewind(mark)
             raise
+        forced = next((each.forced for each in carried if each.forced is not None), None)
         if forced is not None:  # it happened before the send; the machine only counts it
-            self._record(forced, "null event")
+            self._record(named(forced, self._kernel.roster), "null event")
         return done
 
-    def _wrap(self, to: Sequence[int], payload: bytes) -> tuple[bytes, Stamp | None]:
-        """The payload with a piggyback for each destination, and the null event that has to come before."""
-        others = sorted({each for each in to if each != self._me})
-        carried = self._machine.on_multicast(others)
-        forced = next((each.forced for each in carried if each.forced is not None), None)
-        piggybacks = {each: one.encode() for each, one in zip(others, carried, strict=True)}
-        sealed = wire.seal(Envelope(self._machine.n, piggybacks, payload))
-        return sealed, None if forced is None else named(forced, self._kernel.roster)
-
     def _encode(self, sends: Sequence[Send[Any]]) -> list[bytes]:
+        """Each copy has the piggyback for its destination alone; all, if it may be passed on to others."""
         messages = [message for _, message in sends]
-        payloads = [self._payload_for(to, message.payload) for to, message in sends]
+        payloads = [message.payload for message in messages]
+        if not self._is_passed_on:
+            payloads = [
+                wire.only_for(to, message.payload) if message.payload else b"" for to, message in sends
+            ]
         return [wire.mark(self.facts.number, frame) for frame in encode_multicast(messages, payloads)]
-
-    def _payload_for(self, to: int, payload: bytes) -> bytes:
-        """What the copy for `to` has as its payload: if it may be passed on to others, everything."""
-        return payload if self._is_passed_on or not payload else wire.only_for(to, payload)
 
     # What arrives.
 
     def _read_tracked(self, link: int, frame: bytes) -> Any:
-        return self._read(link, self._unframe(frame))
-
-    def _unframe(self, frame: bytes) -> bytes:
-        """The message's own frame; RemoteProtocolError if it has piggybacks of another tracker, or none."""
         if not frame or frame[0] != MARK:
             raise RemoteProtocolError(
                 f"a message without piggybacks, and this node tracks causality by {self.facts.name}: "
@@ -116,7 +107,7 @@ class Tracking:
                 f"a message with piggybacks of {_tracker(number)}, and this node has {self.facts.name}: all "
                 "nodes need the same tracker"
             )
-        return inner
+        return self._read(link, inner)
 
     def _check(self, message: Any) -> None:
         """Raise RemoteProtocolError if a message for this process has no piggyback that can be taken in."""
