@@ -180,7 +180,7 @@ def test_parked_frames_are_those_of_an_unbounded_outbox_whatever_is_killed(tmp_p
             parkers.step()
             parkers.check()
         parkers.commit(snapshot=False)
-        expected = {link: list(each.frames()) for link, each in parkers.plain.outboxes.items()}
+        expected = {link: list(each.unacknowledged) for link, each in parkers.plain.outboxes.items()}
         parkers.kill()
         assert parkers.drain() == expected
         rows = parkers.journal._db.execute("SELECT count(*) FROM parked").fetchone()[0]

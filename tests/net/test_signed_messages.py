@@ -375,7 +375,7 @@ class SignedFailing(test_site_failures.Failing):
         for name, other in self.links():
             sender, receiver = self.engines[name], self.engines[other]
             outbox = sender.outboxes[receiver.me]
-            frame = [*outbox.frames()][self.taken[name, other] - outbox.acknowledged]
+            frame = [*outbox.unacknowledged][self.taken[name, other] - outbox.acknowledged]
             if frame.startswith(resent.HEAD):
                 SignedFailing.lies += 1
                 with pytest.raises(RemoteProtocolError, match="has not signed this"):
@@ -412,7 +412,7 @@ def test_a_message_tells_all_the_messages_in_it(protocol, dice):
     payloads = {payload for _, payload in world.sent.values()}
     for engine in world.engines:
         for outbox in engine.outboxes.values():
-            for frame in outbox.frames():
+            for frame in outbox.unacknowledged:
                 if frame[0] == wire.VERSION:
                     told = {payload[HEAD:] for *_, payload in every_message(wire.decode(frame)[0])}
                     assert told == {payload for payload in payloads if payload in frame}

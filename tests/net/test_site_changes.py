@@ -133,7 +133,7 @@ class Running:
         link = receiver.me
         number = self.taken[name, other] + 1
         outbox = sender.outboxes[link]
-        frame = [*outbox.frames()][number - outbox.acknowledged - 1]
+        frame = [*outbox.unacknowledged][number - outbox.acknowledged - 1]
         receiver.receive(sender.me, frame)
         self.taken[name, other] = number
         self.cut(other)

@@ -163,7 +163,7 @@ class Failing(Running):
     def hand(self, name, other):
         """The next frame of a link arrives."""
         sender, receiver = self.engines[name], self.engines[other]
-        frame = [*sender.outboxes[receiver.me].frames()][self.taken[name, other]]
+        frame = [*sender.outboxes[receiver.me].unacknowledged][self.taken[name, other]]
         receiver.receive(sender.me, frame)
         self.taken[name, other] += 1
         self.cut(other)

@@ -145,7 +145,7 @@ def engines(file, protocol):
 
 def frames(engine, to):
     engine.release(engine.cut())
-    return list(engine.outboxes[to].frames())
+    return list(engine.outboxes[to].unacknowledged)
 
 
 @pytest.mark.parametrize("protocol", ROUTING)
@@ -202,7 +202,7 @@ def test_every_hop_of_every_route_passes_the_check():
             for each in nodes:
                 each.release(each.cut())
                 for to, outbox in each.outboxes.items():
-                    for frame in list(outbox.frames()):
+                    for frame in list(outbox.unacknowledged):
                         nodes[to].receive(each.me, frame)
                         moved = True
                     each.free(to, outbox.last)

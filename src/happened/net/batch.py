@@ -1,10 +1,12 @@
-"""What an engine is given and what it tells: inputs, batches that become durable together, the trace."""
+"""What an engine is given and what it tells: inputs, batches, the trace, and what layers are."""
 
+import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from ..ordering import Multicast
 from ..tracking import Stamp
 from .link import Parking
 
@@ -109,3 +111,78 @@ class Recorder:
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
         if self._recorder is not None:
             self._recorder.relevant(seq, time, tracker, stamp, label)
+
+
+Take = Callable[[int], bytes]
+"""Takes the next so many bytes of a snapshot."""
+Order = Callable[[Any, bytes], Multicast]
+Read = Callable[[int, bytes], Any]
+Hear = Callable[[int, bytes], object]
+Deliver = Callable[[int, int, bytes], None]
+Give = Callable[[int, int, bytes, str], None]
+
+
+class Layer(Protocol):
+    """One part of a snapshot: `key` names it."""
+
+    @property
+    def key(self) -> str: ...
+    def state(self) -> tuple[Any, list[bytes]]:
+        """As JSON, and blobs that `restore` takes in the same order."""
+
+    def restore(self, state: Any, take: Take) -> None: ...
+
+
+class Tables:
+    """The tables and lists of a kernel that layers, the optional parts of a node's durable state, put
+    themselves into; the functions that they wrap are the kernel's own.
+
+    A layer attaches itself to a kernel once, before the first input. It does so by putting its own
+    functions into the kernel's tables and lists, or around the kernel's functions:
+
+        inputs        its own inputs, by their kind in the journal: how to give them again
+        frames        its own frames, by their first byte: what to do with one that arrives
+        may_send      raises LocalProtocolError while nothing may be multicast
+        seals         changes a payload before it is journaled, as a signature does
+        record_sent   puts a multicast into the trace
+        order         gives a multicast to the machine
+        encode        makes frames of the machine's messages
+        put_each      puts frames into outboxes
+        read          makes a message of a frame that arrives, or refuses it
+        checks        refuse a message that was read, if it does not fit the state here
+        deliver       takes what the machine delivers to the application
+        give          numbers a delivery for the application
+        on_sent, on_arrival   hear of each multicast, and of each message that has arrived
+        joining, joined, left   hear of members: while one is taken in, after that, and when one has gone
+        steps         what goes on after each frame, as long as something is under way
+        barred        links that take and give nothing, each with the reason
+        release_frames, let_go   let frames leave whose cause is durable, and others that wait for that
+
+    A layer that is not attached costs nothing and is nowhere mentioned.
+    """
+
+    __slots__ = (
+        *("barred", "checks", "frames", "inputs", "joined", "joining", "layers", "left"),
+        *("may_send", "on_arrival", "on_sent", "seals", "steps"),
+    )
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+        self.inputs: dict[int, Callable[[int, bytes], object]] = {}
+        self.frames: dict[int, Hear] = {}
+        self.may_send: list[Callable[[], None]] = []
+        self.seals: list[Callable[[Sequence[int], bytes], bytes]] = []
+        self.checks: list[Callable[[Any], None]] = []
+        self.on_sent: list[Callable[[int, int], None]] = []
+        self.on_arrival: list[Callable[[int, Any, bytes], None]] = []
+        self.joining: list[Callable[[int], None]] = []
+        self.joined: list[Callable[[int], None]] = []
+        self.left: list[Callable[[int], None]] = []
+        self.steps: dict[str, Callable[[], None]] = {}
+        self.barred: dict[int, str] = {}
+
+
+def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
+    """The header of a kernel's snapshot, in which each layer has its part, and where it ends."""
+    end = 4 + int.from_bytes(data[:4], "big")
+    return json.loads(data[4:end]), end

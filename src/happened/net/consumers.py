@@ -187,7 +187,6 @@ class Consumers:
             self.wake()
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
         self.own.news.set()
         for each in self.subscriptions:
             each.news.set()
@@ -238,7 +237,6 @@ class Consumers:
     # Copies.
 
     def is_open(self, consumer: Consumer, number: int) -> bool:
-        """Whether a consumer has not acknowledged a delivery."""
         copies = self.copies.get(number)
         return self.desk.is_open(number) and (copies is None or consumer in copies.holders)
 

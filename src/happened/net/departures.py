@@ -67,7 +67,6 @@ class Departures(dict[int, Departure]):
         return [index for index, departure in sorted(self.items()) if departure.stage < FREE]
 
     def to_close(self, awaited: set[int], present: Iterable[int]) -> list[int]:
-        """Whom to close with now."""
         waiting = [index for index in sorted(self) if not self[index].closed and index not in awaited]
         expelled = [index for index in waiting if self[index].expelled]
         complete = not awaited and all(self[index].heard.issuperset(present) for index in expelled)

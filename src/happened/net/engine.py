@@ -7,7 +7,7 @@
     qualified       labels, priorities and histories of incomplete orders: qualified.py
     tracking        messages carry a tracker's piggybacks, and relevant events are recorded: tracked.py
     signed          messages are signed by their origin and checked when they arrive: signed.py
-    sharing         a medium carries what is the same on several links: engine.py
+    sharing         a medium carries what is the same on several links: `share_frames`
 
 A layer that is around another one is attached after it: a tracker's piggybacks are around what was signed.
 """

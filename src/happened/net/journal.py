@@ -146,7 +146,6 @@ class Journal:
             raise self._damaged(f"meta: {error!r}") from error
 
     def owner(self) -> str:
-        """The name of the node whose journal this is."""
         with self._explained():
             row = self._db.execute("SELECT value FROM meta WHERE key = 'name'").fetchone()
         if row is None:

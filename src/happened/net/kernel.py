@@ -7,7 +7,7 @@ Promises   the same inputs in the same order give the same state, byte for byte 
            An input that is refused changes nothing and is not in the journal.
 Invariant  event `events` is the last one of the machine's own numbering (ordering/machine.py). Link p's
            outbox is numbered by `link.py`. A delivery keeps its number, from 1, until it is acknowledged.
-Leaves out everything that only some nodes have: that is in layers (layer.py), which engine.py attaches.
+Leaves out everything that only some nodes have: that is in layers (batch.py), which engine.py attaches.
 
 Parts      link.py: what is to be sent and how far each link has come; member_changes.py: who takes part.
 """
@@ -24,10 +24,21 @@ from ..core.roster import Roster
 from ..core.tuples import new
 from ..ordering import Held, Machine, create, facts_of
 from ..wire import decode, encode_multicast, encode_sends, load
-from .batch import HEAD, Batch, Delivery, Input, Recorder, read_entries
+from .batch import (
+    HEAD,
+    Batch,
+    Delivery,
+    Give,
+    Input,
+    Order,
+    Read,
+    Recorder,
+    Tables,
+    read_entries,
+    snapshot_head,
+)
+from .batch import Deliver as Delivering
 from .errors import EngineFault
-from .layer import Deliver as Delivering
-from .layer import Give, Order, Read, Tables, snapshot_head
 from .link import Inbox, Links, Outbox
 from .member_changes import MemberChanges
 
@@ -126,7 +137,6 @@ class Kernel(Tables):
 
     @property
     def has_left(self) -> bool:
-        """Whether we have left or were expelled: nobody takes our messages any more."""
         return self.members.has_left
 
     @property
@@ -159,7 +169,6 @@ class Kernel(Tables):
         return self._multicast(to, payload)
 
     def check_may_send(self) -> None:
-        """Raise LocalProtocolError if nothing may be multicast now."""
         self.check_has_not_left()
         for check in self.may_send:
             check()
@@ -297,7 +306,6 @@ class Kernel(Tables):
 
     @property
     def acknowledged(self) -> int:
-        """The number up to which all deliveries are acknowledged."""
         return min(self.unacknowledged, default=self.delivered + 1) - 1
 
     def free(self, link: int, number: int) -> bool:
@@ -310,11 +318,9 @@ class Kernel(Tables):
         return True
 
     def join(self, name: str, address: str) -> int:
-        """Admit a process as the registrar; returns its index."""
         return self.members.admit(name, address)
 
     def leave(self, name: str) -> None:
-        """Leave, and say farewell on every link; or expel another process."""
         self.members.depart(name)
 
     def meet(self, link: int, incarnation: bytes) -> None:
@@ -357,7 +363,6 @@ class Kernel(Tables):
             outbox.released = max(outbox.released, min(number, outbox.last))
 
     def stage(self, kind: int, number: int, *data: bytes) -> None:
-        """Put an input into the next batch."""
         self.is_dirty = True
         if self._journaled:
             length = sum(map(len, data))
@@ -372,7 +377,6 @@ class Kernel(Tables):
             self._carry_out(effects, *self._encoded(effects))
 
     def _encoded(self, effects: Iterable[Any]) -> tuple[list[Send[Any]], list[bytes]]:
-        """What is to be sent to others, and its frames."""
         gone, me, sends = self.members.gone, self.me, []
         for effect in effects:
             if type(effect) is Deliver or effect.to == me or effect.to in self.barred:

@@ -11,7 +11,7 @@ Parked     An outbox has its first frames in memory, up to number `loaded`; thos
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
 
@@ -53,7 +53,6 @@ class Parked:
         return bool(self._segments)
 
     def add(self, number: int, size: int) -> None:
-        """A frame of this number and size goes to disk, behind all others."""
         self.bytes += size
         if self._segments and self._segments[-1][1] < SEGMENT:
             size += self._segments.pop()[1]
@@ -121,7 +120,6 @@ class Outbox:
         return self.loaded < self.written and self.bytes <= most_bytes // 2 and bool(self.parked)
 
     def unpark(self, first: int, frames: Sequence[bytes]) -> None:
-        """Take frames from the disk back into memory; those acknowledged meanwhile are passed over."""
         for number, frame in enumerate(frames, first):
             if number == self.loaded + 1:
                 self.unacknowledged.append(frame)
@@ -129,7 +127,6 @@ class Outbox:
         self.parked.drop(self.loaded)
 
     def release(self, number: int) -> None:
-        """Let the frames up to this number be seen."""
         self.released = max(self.released, min(number, self.last))
 
     def acknowledge(self, number: int) -> None:
@@ -159,10 +156,6 @@ class Outbox:
             if most_bytes <= 0:
                 break
         return taken
-
-    def frames(self) -> Iterator[bytes]:
-        """Those in memory."""
-        return iter(self.unacknowledged)
 
 
 class Inbox:
@@ -208,7 +201,6 @@ class Links:
         self.came: set[int] = set()  # links on which frames were taken since then
 
     def open(self, link: int) -> None:
-        """Begin anew with this process."""
         if link in self.outboxes:
             self._drop_parked(link)
             self.held_in_all -= self.held[link]
@@ -217,7 +209,6 @@ class Links:
         self.full.discard(link)
 
     def count_held(self, link: int, more: int) -> None:
-        """So many more messages from there wait for others, or so many fewer."""
         self.held[link] += more
         self.held_in_all += more
 
@@ -309,7 +300,6 @@ class Links:
             self.full.discard(link)
 
     def unpark(self, link: int, first: int, frames: list[bytes]) -> None:
-        """Frames from this number on are back from disk."""
         outbox = self.outboxes[link]
         outbox.unpark(first, frames)
         self._measure(link, outbox)

@@ -80,7 +80,6 @@ class Lives:
                 lives[1:3] = [(FORGOTTEN, lives[1][1])]
 
     def ours(self, link: int) -> tuple[Life, ...]:
-        """What to tell the receiver of this link."""
         return tuple(self._ours.get(link, ()))
 
     def unknown(self, link: int, number: int, life: bytes) -> str:
@@ -105,7 +104,6 @@ class Lives:
         self._heard.setdefault(link, []).append((number, life))
 
     def last_heard(self, link: int) -> bytes:
-        """The life of the last frame from there."""
         heard = self._heard.get(link)
         return heard[-1][1] if heard else b""
 

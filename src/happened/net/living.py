@@ -195,7 +195,6 @@ class Living:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the node has stopped by itself; None as long as it has not."""
         return self.life.failure
 
     async def start(self) -> None:
@@ -394,7 +393,6 @@ class Living:
             self.life.check_takes_input()
 
     def _fail(self, error: BaseException) -> None:
-        """Stop at once: nothing more is sent, delivered or confirmed."""
         if self.life.fail(error):
             more = {"event": "stopped", "node": self.name, "error": str(error)}
             log.error("%s has stopped: %s", self.name, error, extra=more)

@@ -27,10 +27,9 @@ from ..wire.membership import (
     MemberJoined,
     MemberRanked,
 )
-from .batch import Input
+from .batch import Hear, Input
 from .departures import FREE, Departure, Departures
 from .handshake import check_name
-from .layer import Hear
 from .link import Links
 
 NewsHeard = Callable[[int, Any], object]
@@ -390,7 +389,6 @@ class MemberChanges:
             self.note_gone(index)
 
     def advance(self) -> None:
-        """Do what has become possible with those who have gone."""
         present, machine = self.present_links(), self._kernel.machine
         for index in self.departures.to_close(self.awaited, present):
             self.departures[index].closed = True

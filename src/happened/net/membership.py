@@ -194,7 +194,6 @@ class Membership:
     # Whom to believe.
 
     def hello(self, peer: str) -> Hello:
-        """What we tell this peer about ourselves."""
         engine, link = self._engine, self.index[peer]
         tracking, sites, lives = engine.tracking, engine.sites, engine.links.lives
         # Somebody who joined later was started with more members than those who were there before.

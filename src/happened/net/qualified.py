@@ -61,7 +61,6 @@ class Qualified:
             kernel.deliver = self._deliver
 
     def multicast(self, to: Sequence[int], payload: bytes, how: How) -> int:
-        """Multicast a payload with a label, a priority or a history."""
         self._how = how
         try:
             return self._kernel.multicast(to, payload)
@@ -105,7 +104,6 @@ def history_from_json(said: list[Any]) -> CausalHistory:
 
 
 def attributes(facts: Facts, how: How, names: Callable[[int], str]) -> dict[str, str]:
-    """What a trace says of a message that was sent so."""
     value = how.get(facts.qualifier.keyword)
     if facts.qualifier.keyword == "after":
         told = " ".join(f"{names(cause.sender)}:{cause.clock}" for cause in value or ())
@@ -130,7 +128,6 @@ class Unordered:
         kernel.inputs[Input.UNORDERED] = self._multicast_again
 
     def multicast(self, to: Sequence[int], payload: bytes) -> int:
-        """Multicast a payload outside of all orders; returns the clock that names the message."""
         kernel = self._kernel
         kernel.check_may_send()
         wire.check_payload(payload)

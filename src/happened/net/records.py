@@ -91,7 +91,6 @@ def fit_record(frames: list[tuple[int, bytes]], longest: int) -> list[tuple[int,
 
 
 def frames_out(frames: Iterable[tuple[int, bytes]]) -> bytes:
-    """The frames with these numbers and bodies, as one string of bytes."""
     parts = []
     pack = FRAME.pack
     for number, frame in frames:

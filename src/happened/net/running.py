@@ -87,7 +87,6 @@ class Running:
 
     @property
     def site(self) -> Site | None:
-        """Where this process stands, if a topology says so."""
         return self.engine.sites.site if self.engine.sites is not None else None
 
     @contextlib.contextmanager
@@ -98,7 +97,6 @@ class Running:
         self.commits.schedule()
 
     async def flush(self) -> None:
-        """Wait until everything so far is journaled, and may be seen by others."""
         self.life.check_takes_input()
         await self.commits.settled()
 
@@ -140,7 +138,6 @@ class Running:
         return held > limits.held or self._counted_bytes > limits.held_bytes
 
     def unpark(self) -> None:
-        """Bring back from disk what there is room for in outboxes."""
         links = self.engine.links
         for link in links.parked - self._unparking:
             outbox = links.outboxes[link]

@@ -72,7 +72,6 @@ class StateGiving:
         await running.commits.settled()
 
     def notice(self) -> None:
-        """Something was delivered or acknowledged, or somebody has come or gone."""
         engine = self._engine
         awaited = engine.transfers.awaited
         if awaited is not None and awaited.source in engine.gone:
@@ -238,7 +237,6 @@ class Sending:
         return sorted(self._running.members.names[link] for link in full)
 
     def _refuse(self, links: Sequence[int] | None) -> None:
-        """Raise NodeFull if a peer is full that one does not wait for."""
         policies = self._running.policies
         names = [name for name in self._full(links) if policies.of(name) is WhenFull.REFUSE]
         if names:

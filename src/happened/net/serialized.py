@@ -15,9 +15,8 @@ from ..ordering import Multicast, needed
 from ..ordering.capabilities import Serializes
 from ..ordering.token import Token, TokenRequest
 from ..wire.token_frames import MARK, decode, encode
-from .batch import Input
+from .batch import Input, Take
 from .kernel import Kernel
-from .layer import Take
 
 TURN = 0.005
 """Seconds: many messages of one sender share one passing of the token, and others do not wait long."""
@@ -43,7 +42,6 @@ class Serialization:
 
     @property
     def has_turn(self) -> bool:
-        """Whether this process may multicast now."""
         return self.token.has_turn
 
     def _order_in_turn(self, to: Sequence[int], payload: bytes) -> Multicast:
@@ -57,7 +55,6 @@ class Serialization:
             )
 
     def want(self) -> None:
-        """Ask for a turn to send."""
         self.kernel.check_has_not_left()
         self._send(self.token.request())
         self.kernel.stage(Input.TOKEN_WANTED, 0)
@@ -159,7 +156,6 @@ class Turns:
         return self._layer.token.wants and not self._layer.token.is_here
 
     def pass_on(self) -> None:
-        """Give the token away, if it is here: the node closes."""
         self.cancel()
         if self._layer.token.is_here and self._kernel.present_links() and not self._kernel.has_left:
             with self._input():

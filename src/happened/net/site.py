@@ -43,7 +43,6 @@ class Site(NamedTuple):
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The names of those whom this process is linked with."""
         return tuple(self.members[link] for link in unpack(self.place.neighbours))
 
     def reachable(self, peers: Mapping[str, str]) -> dict[str, str]:
@@ -61,7 +60,6 @@ class Site(NamedTuple):
 
     @property
     def forwarders(self) -> frozenset[str]:
-        """Those that only forward, by name."""
         return frozenset(self.members[router] for router in unpack(self.routers))
 
     def check_traffic(self, to: Iterable[int]) -> None:

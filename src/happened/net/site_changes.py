@@ -58,9 +58,8 @@ from ..wire.site_news import (
     SiteProposed,
     SuccessionProposed,
 )
-from .batch import Input
+from .batch import Input, Take
 from .kernel import Kernel
-from .layer import Take
 from .link_routes import Routes
 from .site import Site, site_of
 from .site_failures import How, Succession, Tally, Witnessing, succession_of, survivors_in_reach
@@ -287,7 +286,6 @@ class SiteChanges:
             self._put(link, frame)
 
     def advance(self) -> None:
-        """Do what has become possible."""
         change = self.change
         if change is None:
             return
@@ -386,7 +384,6 @@ class SiteChanges:
         return found
 
     def has_failed(self, peer: str) -> bool:
-        """Whether somebody has declared that this process has failed for good."""
         return any(self.site.members[process] == peer for process in self.failed)
 
     def awaited(self) -> list[str]:

@@ -26,10 +26,9 @@ from ..ordering.capabilities import ReplacesForwarder
 from ..ordering.last_to_fail import perhaps_last
 from ..wire import site_news
 from ..wire.site_news import HopsTaken, encode
-from .batch import Input, read_entries
+from .batch import Input, read_entries, snapshot_head
 from .errors import JournalError
 from .journal import Journal
-from .layer import snapshot_head
 from .link import Outbox
 from .site import Site, proposed
 
@@ -152,7 +151,6 @@ class Tally:
         return account
 
     def hear(self, me: int, process: int, counts: Sequence[tuple[int, int]]) -> None:
-        """Somebody gives account."""
         self.heard.add(process)
         missing = self.before.pop(process, 0) - dict(counts).get(me, 0)
         if missing > 0:
@@ -218,7 +216,6 @@ class LastToFail(NamedTuple):
 
 
 def last_of(records: Sequence[Record], members: Sequence[str]) -> LastToFail:
-    """Who of these members failed last, by the records of some of them."""
     if unknown := sorted({record.name for record in records} - set(members)):
         raise LocalProtocolError(f"{unknown[0]!r} is not among the members {', '.join(members)}")
     index = {name: i for i, name in enumerate(members)}
@@ -282,7 +279,6 @@ class Witnessing:
 
     @property
     def witnesses(self) -> tuple[int, ...]:
-        """Our own."""
         return tuple(unpack(self._site.witnesses.get(self._site.me, 0)))
 
     # As a forwarder.
@@ -341,7 +337,6 @@ class Witnessing:
                 self._forget(link)
 
     def hear(self, process: int, news: HopsTaken) -> None:
-        """This process has the hops of a forwarder up to some clock."""
         if news.index in self._kept:
             self._taken[news.index][process] = news.clock
             self._forget(news.index)
@@ -359,17 +354,14 @@ class Witnessing:
         return self._kept.get(forwarder, {}).values()
 
     def is_known(self, forwarder: int, clock: int) -> bool:
-        """Whether this hop of a forwarder has come here."""
         return clock <= self._last.get(forwarder, 0)
 
     def came_again(self, forwarder: int, clock: int) -> None:
-        """A witness has brought this hop."""
         self._last[forwarder] = clock
 
     # What survives.
 
     def state(self) -> tuple[list[Any], list[bytes]]:
-        """As JSON, and the frames."""
         kept = [
             [forwarder, each.clock, hex(each.address), len(each.frame)]
             for forwarder, its in self._kept.items()

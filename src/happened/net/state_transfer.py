@@ -30,10 +30,9 @@ from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..wire import membership as wire
 from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
-from .batch import Delivery, Input
+from .batch import Delivery, Input, Take
 from .departures import Departures
 from .kernel import Kernel
-from .layer import Take
 
 MOST_NAMES = 4096
 """Messages that are named one by one before those which are acknowledged are put together."""
@@ -71,7 +70,6 @@ class Tally:
         self._sent_to.clear()
 
     def forget(self, index: int) -> None:
-        """Somebody begins under this index."""
         del self.sent[index], self.delivered[index]
 
     def restore(self, sent: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]) -> None:
@@ -102,7 +100,6 @@ class Owed:
         self._fold_at = MOST_NAMES
 
     def hand_over(self, delivery: Delivery, unacknowledged: Container[int]) -> None:
-        """The application gets another message."""
         self.delivered[delivery.number] = (delivery.sender, delivery.clock)
         if len(self.delivered) > self._fold_at:
             self.fold(unacknowledged)
@@ -224,7 +221,6 @@ class Transfers:
         self._kernel.stage(Input.STATE_GIVEN, newcomer, data)
 
     def _sent(self, dests: int, clock: int) -> None:
-        """We have multicast a message to this set."""
         self.tally.count_sent(dests)
         if self.owed and not dests >> self._me & 1:
             for owed in self.owed.values():
@@ -322,7 +318,6 @@ class Transfers:
             kernel.held_bytes += times * len(delivery.payload)
 
     def is_contained(self, sender: int, clock: int) -> bool:
-        """Whether the state that we began with has the effects of this message."""
         stretches = self.contained.get(sender)
         if stretches is None:
             return False

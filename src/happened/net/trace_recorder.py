@@ -109,7 +109,6 @@ class TraceRecorder(Recorder):
             self._staged.append({**self._row, **row, "label": label, "attributes": told})
 
     def cut(self) -> list[dict[str, Any]]:
-        """End the current batch of rows and return it."""
         staged, self._staged = self._staged, []
         return staged
 
@@ -122,7 +121,6 @@ class TraceRecorder(Recorder):
             raise self._failed(error) from error
 
     def flush(self) -> None:
-        """Write the rows that are kept as a part of their own."""
         try:
             if not self._has_failed:
                 self._writer.flush()

@@ -20,10 +20,9 @@ from ..tracking import Stamp, check_deliveries, create, facts_of, named, protoco
 from ..wire import encode_multicast
 from ..wire import piggybacks as wire
 from ..wire.piggybacks import Envelope
-from .batch import Input
+from .batch import Input, Take
 from .errors import EngineFault
 from .kernel import Kernel
-from .layer import Take
 from .transport import Transport
 
 MARK = wire.MARK
@@ -69,7 +68,6 @@ class Tracking:
     # What is sent.
 
     def _order_tracked(self, to: Sequence[int], payload: bytes) -> Multicast:
-        """Multicast with a piggyback for each destination."""
         mark, others = self._machine.mark(), sorted({*to} - {self._me})
         try:
             carried = self._machine.on_multicast(others)
