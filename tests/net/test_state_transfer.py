@@ -123,7 +123,7 @@ class Replica:
         engine = self.engine
         for newcomer in list(engine.transfers.owed):
             if newcomer not in self.through:
-                if engine.transfers.waits_for(newcomer, engine.members.departures):
+                if engine.transfers.waits_for(newcomer):
                     continue
                 self.through[newcomer] = engine.delivered
             if engine.acknowledged >= self.through[newcomer]:

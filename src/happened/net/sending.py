@@ -75,22 +75,15 @@ class StateGiving:
         engine = self._engine
         awaited = engine.transfers.awaited
         if awaited is not None and awaited.source in engine.gone:
-            source = engine.roster.name(awaited.source)
-            self._running.fail(
-                NodeError(
-                    f"{source!r} has gone, and has not given the state: join under a new name elsewhere"
-                )
-            )
+            why = "has gone, and has not given the state: join under a new name elsewhere"
+            self._running.fail(NodeError(f"{engine.roster.name(awaited.source)!r} {why}"))
         if not engine.transfers.owed or not self._running.life.is_running or self._take is None:
             return
         for newcomer in list(engine.transfers.owed):
-            if newcomer not in self._through and not self._waits_for(newcomer):
+            if newcomer not in self._through and not engine.transfers.waits_for(newcomer):
                 self._through[newcomer] = engine.delivered
             if engine.acknowledged >= self._through.get(newcomer, engine.delivered + 1):
                 self._give(newcomer, self._take)
-
-    def _waits_for(self, newcomer: int) -> list[int]:
-        return self._engine.transfers.waits_for(newcomer, self._engine.members.departures)
 
     def _give(self, newcomer: int, take: Callable[[], Any]) -> None:
         running = self._running
@@ -100,7 +93,7 @@ class StateGiving:
         if self._engine.signed is not None:
             most = max(1, most - HEAD)
         try:
-            state = self._payloads.seal(self._payloads.encode(take()), None)
+            state = self._payloads.pack(take())
             if len(state) > running.limits.state:
                 raise LocalProtocolError(f"it has {len(state)} bytes, more than limits.state")
             with running.input():
@@ -134,7 +127,7 @@ class StateGiving:
                 why = f"cannot be taken: {self._troubles[newcomer]}"
             elif self._take is None:
                 why = "is not given by this application: start it with Node(state=…)"
-            elif waits_for := self._waits_for(newcomer):
+            elif waits_for := engine.transfers.waits_for(newcomer):
                 why = f"waits for messages of {', '.join(map(name, waits_for))}"
             else:
                 why = "waits until the application has acknowledged what was delivered"
@@ -165,9 +158,7 @@ class Sending:
         stamps: bool,
         confirms: bool,
     ) -> None:
-        self._states = states
-        self._running, self._engine = running, running.engine
-        self._reasons = tuple(self._why_not())
+        self._running, self._engine, self._states = running, running.engine, states
         self._payloads, self._requests = payloads, requests
         self._stamps, self._confirms = stamps, confirms
         self._beside = HEAD if running.engine.signed is not None else 0  # bytes in front of each payload
@@ -203,9 +194,10 @@ class Sending:
         engine, limits = self._engine, self._running.limits
         if self._running.is_leaving:
             return "is leaving"
-        for reason in self._reasons:
-            if (why := reason()) is not None:
-                return why
+        if engine.sites is not None and engine.sites.change is not None:
+            return "waits until the topology has changed"
+        if engine.serialization is not None and not engine.serialization.has_turn:
+            return "does not have the token"
         transfers = engine.transfers
         if transfers.awaited is not None or transfers.owed:
             why = self._states.why_wait(links if self._is_alone else None)
@@ -217,14 +209,6 @@ class Sending:
         if engine.links.full and (names := self._full(links)):
             return f"has too much that is not acknowledged by {', '.join(names)}"
         return None
-
-    def _why_not(self) -> Iterator[Callable[[], str | None]]:
-        """Reasons to wait that this node can have."""
-        engine = self._engine
-        if (sites := engine.sites) is not None:
-            yield lambda: None if sites.change is None else "waits until the topology has changed"
-        if engine.serialization is not None:
-            yield lambda: None if engine.has_turn else "does not have the token"
 
     def _full(self, links: Sequence[int] | None) -> list[str]:
         """Of those that a multicast to these members concerns, the ones whose outboxes are full."""

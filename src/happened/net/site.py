@@ -104,10 +104,8 @@ def read_site(path: Path, name: str, facts: Facts, members: Sequence[str] | None
         )
     if name not in topology.graph:
         names = list(topology.graph)
-        raise LocalProtocolError(
-            f"{path} has no process called {name!r}; there are: {', '.join(names[:10])}"
-            f"{', …' * (len(names) > 10)}"
-        )
+        some = ", ".join(names[:10]) + ", …" * (len(names) > 10)
+        raise LocalProtocolError(f"{path} has no process called {name!r}; there are: {some}")
     return _site(topology, str(path), name, tuple(members or topology.graph))
 
 

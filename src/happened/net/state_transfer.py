@@ -24,14 +24,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..wire import membership as wire
 from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
 from .batch import Delivery, Input, Take
-from .departures import Departures
 from .kernel import Kernel
 
 MOST_NAMES = 4096
@@ -119,34 +118,8 @@ class Awaited:
         self.clocks: tuple[int, ...] = ()  # empty: not told yet
         self.withheld: list[Delivery] = []  # in order; their numbers are not given yet
 
-    def arrived(self) -> "Begun | None":
-        """The state, once all of it is here."""
-        if not self.clocks:
-            return None
-        parts = {each.clock: each.payload for each in self.withheld if self._is_part(each)}
-        if len(parts) < len(self.clocks):
-            return None
-        data = b"".join(parts[clock] for clock in self.clocks)
-        end = 4 + int.from_bytes(data[:4], "big")
-        try:
-            contained = {
-                int(key): [[int(first), int(last)] for first, last in sorted(stretches)]
-                for key, stretches in json.loads(data[4:end]).items()
-            }
-        except (ValueError, TypeError, AttributeError) as error:
-            raise RemoteProtocolError(f"process {self.source} gave no state that can be read") from error
-        return Begun(data[end:], contained, [each for each in self.withheld if not self._is_part(each)])
-
-    def _is_part(self, delivery: Delivery) -> bool:
+    def is_part(self, delivery: Delivery) -> bool:
         return delivery.sender == self.source and delivery.clock in self.clocks
-
-
-class Begun(NamedTuple):
-    """What a newcomer begins with."""
-
-    state: bytes
-    contained: Ranges  # messages whose effects the state has, stretches in order
-    others: list[Delivery]
 
 
 class Transfers:
@@ -186,14 +159,12 @@ class Transfers:
             self._put(link, frame)
         self._kernel.stage(Input.STATE_OWED, newcomer)
 
-    def waits_for(self, newcomer: int, departures: Departures) -> list[int]:
+    def waits_for(self, newcomer: int) -> list[int]:
         """Whose messages the state lacks that it must contain; nobody's: it can be taken."""
-        owed = self.owed[newcomer]
-        missing = {
-            process
-            for process in owed.asked | owed.due.keys()
-            if process not in departures and self.tally.delivered[process] < owed.due.get(process, MAX_NUMBER)
-        }
+        owed, delivered = self.owed[newcomer], self.tally.delivered
+        departures = self._kernel.members.departures
+        sources = (owed.asked | owed.due.keys()) - departures.keys()
+        missing = {each for each in sources if delivered[each] < owed.due.get(each, MAX_NUMBER)}
         return sorted(missing | {process for process, each in departures.items() if each.stage < 1})
 
     def send_state(self, newcomer: int, state: bytes, most_bytes: int) -> None:
@@ -232,7 +203,8 @@ class Transfers:
         if self.awaited is not None:  # keep it back until the application has the state that it begins with
             self.awaited.withheld.append(Delivery(0, sender, clock, payload, history))
             self._count_withheld(self.awaited.withheld[-1], 1)
-            self._begin_if_arrived(self.awaited)
+            if self.awaited.clocks:
+                self._begin_if_arrived(self.awaited)
         elif not self.contained or not self.is_contained(sender, clock):
             (self._number if self.owed else self._kernel.number)(sender, clock, payload, history)
 
@@ -299,16 +271,25 @@ class Transfers:
 
     def _begin_if_arrived(self, awaited: Awaited) -> None:
         """Hand over the state, if all of it is here, and what was kept back that it does not contain."""
-        begun = awaited.arrived()
-        if begun is None:
+        parts = {each.clock: each.payload for each in awaited.withheld if awaited.is_part(each)}
+        if len(parts) < len(awaited.clocks):
             return
+        data = b"".join(parts[clock] for clock in awaited.clocks)
+        end = 4 + int.from_bytes(data[:4], "big")
+        try:
+            contained = {
+                int(key): [[int(first), int(last)] for first, last in sorted(stretches)]
+                for key, stretches in json.loads(data[4:end]).items()
+            }
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RemoteProtocolError(f"process {awaited.source} gave no state that can be read") from error
         for each in awaited.withheld:
             self._count_withheld(each, -1)
-        self.awaited, self.has_begun, self.contained = None, True, begun.contained
-        self._number(awaited.source, STATE_CLOCK, begun.state, "")
-        for _, sender, clock, payload, history in begun.others:
-            if not self.is_contained(sender, clock):
-                self._number(sender, clock, payload, history)
+        self.awaited, self.has_begun, self.contained = None, True, contained
+        self._number(awaited.source, STATE_CLOCK, data[end:], "")
+        for each in awaited.withheld:
+            if not awaited.is_part(each) and not self.is_contained(each.sender, each.clock):
+                self._number(*each[1:])
 
     def _count_withheld(self, delivery: Delivery, times: int) -> None:
         """What is kept back counts as held, where pausing its link makes progress."""
@@ -332,13 +313,8 @@ class Transfers:
         head: dict[str, Any] = {"tally": tally}
         if self.owed:
             head["owed"] = {
-                index: [
-                    sorted(each.asked),
-                    sorted(each.due.items()),
-                    list(each.delivered.items()),
-                    each.contained,
-                ]
-                for index, each in self.owed.items()
+                index: [sorted(o.asked), sorted(o.due.items()), list(o.delivered.items()), o.contained]
+                for index, o in self.owed.items()
             }
         if self._given:
             head["given"] = sorted(self._given)
