@@ -156,15 +156,16 @@ class Commits:
     def close(self) -> None:
         """Write the rows of the trace that are kept, and let go of the files; problems are only logged."""
         self._pool.shutdown(wait=True)
-        for what, let_go in (
-            ("trace not written", self._recorder and self._recorder.flush),
-            ("journal not closed", self._journal and self._journal.close),
-        ):
-            try:
-                if let_go is not None:
-                    let_go()
-            except NodeError as error:
-                log.error(what, extra={"node": self._engine.name, "error": str(error)})
+        try:
+            if self._recorder is not None:
+                self._recorder.flush()
+        except NodeError as error:
+            log.error("trace not written", extra={"node": self._engine.name, "error": str(error)})
+        try:
+            if self._journal is not None:
+                self._journal.close()
+        except JournalError as error:
+            log.error("journal not closed", extra={"node": self._engine.name, "error": str(error)})
 
     # One batch.
 
@@ -214,8 +215,8 @@ class Commits:
             try:
                 if self._recorder is not None:
                     self._recorder.flush()
-            except NodeError as error:
-                self._failed(error)
+            except NodeError as unwritten:
+                self._failed(unwritten)
                 return
             self.is_under_way = True
             future = self._loop.run_in_executor(self._pool, journal.forget, done.result())
