@@ -42,13 +42,13 @@ async def busy(protocol, dice, steps, directory):
         if dice.random() < 0.3:
             sender = dice.choice(nodes)
             engine = sender._engine
-            if engine.has_turn:
-                sender.multicast_nowait([NAMES[p] for p in to_whom(protocol, dice, engine.me)], b"x")
-                if facts.assumes.serialized:
-                    engine.serialization.release()
-            else:
-                engine.serialization.want()
-            sender._after_a_turn()
+            with sender._turn_input():
+                if engine.has_turn:
+                    sender.multicast_nowait([NAMES[p] for p in to_whom(protocol, dice, engine.me)], b"x")
+                    if facts.assumes.serialized:
+                        engine.serialization.release()
+                else:
+                    engine.serialization.want()
         else:
             carry(*dice.sample(nodes, 2), most=1)
         await commit(nodes)
