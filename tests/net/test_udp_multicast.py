@@ -12,8 +12,7 @@ from test_node import addresses, crash, run, take, until
 
 from happened.causality import check_delivery, check_order
 from happened.net import Limits, Node, Plaintext, SharedKey, UdpMulticast
-from happened.net.udp_multicast import AHEAD, BEACON, FRAMES
-from happened.net.udp_seal import MAC_BYTES, Seal
+from happened.net.udp_multicast import AHEAD, BEACON, FRAMES, MAC_BYTES, Seal
 from happened.trace import read
 from happened.wire import packets
 

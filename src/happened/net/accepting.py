@@ -12,34 +12,48 @@ Bounds     at most `limits.strangers` connections have sent nothing, and as many
 
 import asyncio
 import socket
-import ssl
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from .limits import Limits
-from .transport import Host
+from .tcp_connections import Called
+
+if TYPE_CHECKING:
+    from .tcp import TcpTransport
 
 BACKLOG = 100
 WITHOUT_DESCRIPTORS_SECONDS = 0.1
 
 
 class Listener:
-    """Accepts connections until it is closed, like asyncio's server; `open_listener` makes one."""
+    """Accepts connections for a transport until it is closed, like asyncio's server; `on` makes one."""
 
-    def __init__(
-        self,
-        sockets: list[socket.socket],
-        factory: Callable[[], asyncio.BaseProtocol],
-        context: Callable[[], ssl.SSLContext | None],
-        seconds: float,
-        most: int,
-        refused: Callable[[str, bool, str], None],
-    ) -> None:
-        self.sockets = sockets
-        self._factory, self._context = factory, context
-        self._seconds, self._most, self._refused = seconds, most, refused
+    def __init__(self, sockets: list[socket.socket], owner: "TcpTransport") -> None:
+        self.sockets, self._owner = sockets, owner
+        self._seconds = owner.limits.handshake or 0.001
         self._silent: _Bounded = {}
         self._greeting: _Bounded = {}  # TLS handshakes under way
         self._tasks = [asyncio.create_task(self._accept(each)) for each in sockets]
+
+    @classmethod
+    async def on(cls, host: str, port: int, owner: "TcpTransport") -> "Listener":
+        """Listen on every address of the host, like asyncio's create_server."""
+        loop = asyncio.get_running_loop()
+        places = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        sockets: list[socket.socket] = []
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(places):
+                listening = socket.socket(family, kind, protocol)
+                sockets.append(listening)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind(address)
+                listening.listen(BACKLOG)
+                listening.setblocking(False)
+        except OSError:
+            for each in sockets:
+                each.close()
+            raise
+        return cls(sockets, owner)
 
     def close(self) -> None:
         for task in (*self._tasks, *self._silent, *self._greeting):
@@ -56,7 +70,7 @@ class Listener:
             try:
                 connection, address = await loop.sock_accept(listening)
             except OSError as error:  # the caller hung up before we accepted, or no descriptors are left
-                self._refused("somebody", False, f"not accepted: {error.strerror or error}")
+                self._refuse("somebody", f"not accepted: {error.strerror or error}")
                 await asyncio.sleep(WITHOUT_DESCRIPTORS_SECONDS)
                 continue
             task = loop.create_task(self._greet(connection, address[0]))
@@ -66,16 +80,18 @@ class Listener:
 
     def _enter(self, kind: "_Bounded", task: asyncio.Task[None], host: str) -> None:
         """Count a connection, and end the oldest of its kind if they are too many."""
-        if len(kind) >= self._most:
-            oldest, from_host = next(iter(kind.items()))
-            del kind[oldest]
+        if len(kind) >= self._owner.limits.strangers:
+            oldest = next(iter(kind))
             oldest.cancel()
-            self._refused(from_host, False, "too many connections that have not said who they are")
+            self._refuse(kind.pop(oldest), "too many connections that have not said who they are")
         kind[task] = host
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._silent.pop(task, None)
         self._greeting.pop(task, None)
+
+    def _refuse(self, host: str, reason: str) -> None:
+        self._owner.host.disconnected(host, False, reason)
 
     async def _greet(self, connection: socket.socket, host: str) -> None:
         try:
@@ -85,19 +101,19 @@ class Listener:
             if task in self._silent:
                 del self._silent[task]
                 self._enter(self._greeting, task, host)
-            context = self._context()
+            context = self._owner.guard.tls(server=True)  # each time, since certificates are renewed
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._factory,
+                lambda: Called(self._owner),
                 connection,
                 ssl=context,
                 ssl_handshake_timeout=self._seconds if context is not None else None,
             )
         except TimeoutError:
             connection.close()
-            self._refused(host, False, "it did not say who it is in time")
+            self._refuse(host, "it did not say who it is in time")
         except OSError as error:  # errors of TLS are OSErrors too
             connection.close()
-            self._refused(host, False, f"no TLS: {_why(error)}")
+            self._refuse(host, f"no TLS: {_why(error)}")
         except asyncio.CancelledError:
             connection.close()
             raise
@@ -121,34 +137,3 @@ async def _first_byte(connection: socket.socket) -> None:
         await came.wait()
     finally:
         loop.remove_reader(connection)
-
-
-async def open_listener(
-    factory: Callable[[], asyncio.BaseProtocol],
-    host: str,
-    port: int,
-    node: Host,
-    limits: Limits,
-    context: Callable[[], ssl.SSLContext | None] = lambda: None,
-) -> Listener:
-    """Listen on every address of the host, like asyncio's create_server; `node` is told whom TLS refused.
-    Each connection asks for its own `context`, since certificates are renewed."""
-    loop = asyncio.get_running_loop()
-    places = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(places):
-            listening = socket.socket(family, kind, protocol)
-            sockets.append(listening)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listening.bind(address)
-            listening.listen(BACKLOG)
-            listening.setblocking(False)
-    except OSError:
-        for each in sockets:
-            each.close()
-        raise
-    seconds = limits.handshake or 0.001
-    return Listener(sockets, factory, context, seconds, limits.strangers, node.disconnected)

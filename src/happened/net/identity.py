@@ -21,35 +21,26 @@ from urllib.parse import quote
 
 from .errors import IdentityError
 from .handshake import KEY_SIZE, NONCE_SIZE, Handshake, Mode, certified_name, check_name
+from .transport import Guard
 
 AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
 
 
-class SharedKey:
-    """A guard (see `transport.Guard`) of links between processes that trust one another."""
+class SharedKey(Guard):
+    """A guard of links between processes that trust one another."""
 
-    local_only = False
+    group_key: bytes
 
     def __init__(self, key: bytes | str | Path) -> None:
         """`key` is the key itself, or the path of a file that `happened node keys shared` wrote."""
-        self._key = key if isinstance(key, bytes) else read_key(Path(key))
-
-    @property
-    def group_key(self) -> bytes | None:
-        return self._key
-
-    def tls(self, *, server: bool) -> ssl.SSLContext | None:
-        return None
+        self.group_key = key if isinstance(key, bytes) else read_key(Path(key))
 
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
-        return Handshake(me, Mode.SHARED_KEY, nonce=_nonce(), wanted=wanted, key=self._key)
+        return Handshake(me, Mode.SHARED_KEY, nonce=_nonce(), wanted=wanted, key=self.group_key)
 
 
-class MutualTls:
+class MutualTls(Guard):
     """A guard of links whose ends both show a certificate of the group's authority."""
-
-    local_only = False
-    group_key: bytes | None = None
 
     def __init__(self, me: str, *, authority: str | Path, certificate: str | Path, key: str | Path) -> None:
         """Read PEM files; IdentityError unless the certificate is `me`'s, valid now and of that authority."""

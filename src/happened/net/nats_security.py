@@ -9,7 +9,7 @@ With signatures (signatures.py) the tag is the signature of its sender instead, 
 
 import hmac
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Seal:
 
     @property
     def rereads(self) -> bool:
-        """Whether what was altered on its way would be noticed, and can be: see nats_rereading.py."""
+        """Whether what was altered on its way would be noticed, and can be: see nats_broker.py."""
         return not self._is_protected and (self._key is not None or self._signer is not None)
 
     def headers(self, *parts: str | bytes) -> dict[str, str]:
@@ -114,3 +114,8 @@ def _context(tls: Mapping[str, str]) -> ssl.SSLContext:
         files = ", ".join(tls.values())
         raise IdentityError(f"[nats.tls] {files}: cannot be used: {error}") from None
     return context
+
+
+def is_protected(servers: Sequence[str], options: Mapping[str, Any]) -> bool:
+    """Whether TLS keeps what goes to these servers as it is."""
+    return "tls" in options or all(server.startswith("tls://") for server in servers)

@@ -16,44 +16,46 @@ Bounds     a connection holds one record being received and about one being sent
 
 import asyncio
 import ipaddress
-from collections import OrderedDict
+import random
+from functools import partial
+from typing import TYPE_CHECKING
 
-from .accepting import Listener, open_listener
+from .accepting import Listener
 from .errors import NodeError
 from .handshake import HandshakeError, Reason
 from .limits import Limits
-from .tcp_connections import Called, Caller, Connection
-from .transport import Guard, Host
+from .tcp_connections import Called, Calling, Connection
+from .transport import Guard, Transport
+
+if TYPE_CHECKING:
+    from .hosting import Hosting as Host
 
 
-class TcpTransport:
+class TcpTransport(Transport):
     """The TCP links of one node. `listen` is "host:port", port 0 for any; `address` is what it became."""
 
-    keeps_order = True
-    acknowledges_for_peers = True
+    _links: "dict[str, TcpLink]"
 
     def __init__(self, listen: str, guard: Guard, limits: Limits | None = None) -> None:
+        super().__init__()
         self._listen = split_address(listen)
         self.guard = guard
         self.limits = limits or Limits()
-        self.max_payload = self.limits.payload
-        self._addresses: dict[str, tuple[str, int]] = {}
         self._removed: set[str] = set()  # who was a peer
-        self._callers: dict[str, Caller] = {}
-        self._called: dict[str, Called] = {}
-        self._strangers: OrderedDict[Connection, None] = OrderedDict()
-        self._paused: set[str] = set()
+        self.strangers: dict[Connection, None] = {}  # who has not said who it is, and hello
         self._server: Listener | None = None
         self.address = listen
 
-    async def start(self, host: Host) -> None:
-        self.host = host
+    @property
+    def max_payload(self) -> int:
+        return self.limits.payload
+
+    async def start(self, host: "Host") -> None:
+        self._host = host
         where, port = self._listen
         self._check_local(where, "listens on")
         try:
-            self._server = await open_listener(
-                lambda: Called(self), where, port, host, self.limits, lambda: self.guard.tls(server=True)
-            )
+            self._server = await Listener.on(where, port, self)
         except OSError as error:
             raise NodeError(
                 f"{host.name!r} cannot listen on {where}:{port}: {error.strerror or error}; is another node "
@@ -61,62 +63,10 @@ class TcpTransport:
             ) from error
         bound = self._server.sockets[0].getsockname()
         self.address = f"{where or bound[0]}:{bound[1]}"
-        for peer in self._addresses:
-            self._call(peer)
+        self._make_links()
 
     def check_address(self, peer: str, address: str) -> None:
-        where, _ = split_address(address)
-        self._check_local(where, f"calls {peer!r} at")
-
-    def add_peer(self, peer: str, address: str) -> None:
-        self.check_address(peer, address)
-        where, port = split_address(address)
-        self._addresses[peer] = (where, port)
-        self._removed.discard(peer)
-        if self._server is not None and peer not in self._callers:
-            self._call(peer)
-
-    def remove_peer(self, peer: str) -> None:
-        if self._addresses.pop(peer, None) is not None:
-            self._removed.add(peer)
-        if peer in self._callers:
-            self._callers.pop(peer).stop()
-        if peer in self._called:
-            self._called[peer].end("it is no longer a member")
-
-    def wake(self, peer: str) -> None:
-        if peer in self._callers:
-            self._callers[peer].wake()
-
-    def durable(self, peer: str, number: int) -> None:
-        if peer in self._called:
-            self._called[peer].acknowledge(number)
-
-    def pause(self, peer: str) -> None:
-        self._paused.add(peer)
-        if peer in self._called:
-            self._called[peer].pause_reading()
-
-    def resume(self, peer: str) -> None:
-        self._paused.discard(peer)
-        if peer in self._called:
-            self._called[peer].resume_reading()
-
-    async def close(self) -> None:
-        for caller in self._callers.values():
-            caller.stop()
-        self._callers.clear()
-        if self._server is not None:
-            self._server.close()
-        for connection in [*self._called.values(), *self._strangers]:
-            connection.end("")
-        if self._server is not None:
-            await self._server.wait_closed()
-        await asyncio.sleep(0)  # connections learn that they are closed
-
-    def _call(self, peer: str) -> None:
-        where, port = self._addresses[peer]
-        self._callers[peer] = Caller(self, peer, where, port)
+        self._check_local(split_address(address)[0], f"calls {peer!r} at")
 
     def _check_local(self, where: str, what: str) -> None:
         if self.guard.local_only and not _is_loopback(where):
@@ -125,39 +75,122 @@ class TcpTransport:
                 "shared key, or allow plaintext anywhere by name"
             )
 
+    def _link_with(self, peer: str) -> "TcpLink":
+        return TcpLink(self, peer, *split_address(self._addresses[peer]))
+
+    def remove_peer(self, peer: str) -> None:
+        if peer in self._addresses:
+            self._removed.add(peer)
+        super().remove_peer(peer)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        for connection in list(self.strangers):
+            connection.end("")
+        if self._server is not None:
+            await self._server.wait_closed()
+        await asyncio.sleep(0)  # connections learn that they are closed
+
     # What connections report.
 
-    def stranger(self, connection: "Connection") -> None:
+    def stranger(self, connection: Connection) -> None:
         """A connection was accepted, and has not said who it is."""
-        self._strangers[connection] = None
-        if len(self._strangers) > self.limits.strangers:
-            oldest = next(iter(self._strangers))
-            oldest.abort("too many connections that have not said who they are")
-
-    def known(self, connection: "Connection") -> None:
-        """A connection has said who it is, and hello."""
-        self._strangers.pop(connection, None)
-
-    def welcome(self, connection: "Called", peer: str) -> None:
-        """Make this connection the peer's link to us; an older connection of that peer ends."""
-        before = self._called.get(peer)
-        self._called[peer] = connection
-        if before is not None and before is not connection:
-            before.end("it called again")
-        if peer in self._paused:
-            connection.pause_reading()
-
-    def forgotten(self, connection: "Connection") -> None:
-        """A connection has ended."""
-        self._strangers.pop(connection, None)
-        if connection.peer and self._called.get(connection.peer) is connection:
-            del self._called[connection.peer]
+        self.strangers[connection] = None
+        if len(self.strangers) > self.limits.strangers:
+            oldest = next(iter(self.strangers))
+            oldest.end("too many connections that have not said who they are", at_once=True)
 
     def check_peer(self, name: str) -> None:
         """Raise HandshakeError unless the process of this name is a peer."""
         if name not in self._addresses:
             what = "no longer a peer" if name in self._removed else "not a peer"
             raise HandshakeError(Reason.UNWELCOME, f"{name!r} is {what} of {self.host.name!r}")
+
+    def welcome(self, connection: Called) -> None:
+        """Make this connection the peer's link to us; an older connection of that peer ends."""
+        self.check_peer(connection.peer)
+        link = self._links[connection.peer]
+        before, link.called = link.called, connection
+        if before is not None and before is not connection:
+            before.end("it called again")
+        if connection.peer in self._paused:
+            connection.pause_reading()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self.strangers.pop(connection, None)
+        link = self._links.get(connection.peer)
+        if link is not None and link.called is connection:
+            link.called = None
+
+
+class TcpLink:
+    """The link with one peer: the connection that it has made, and ours, which is made again when lost."""
+
+    def __init__(self, owner: TcpTransport, peer: str, where: str, port: int) -> None:
+        self._owner, self._peer = owner, peer
+        self._where, self._port = where, port
+        self.called: Called | None = None
+        self.calling: Calling | None = None
+        self._wake: asyncio.Handle | None = None
+        self._task = asyncio.get_running_loop().create_task(self._call())
+
+    async def _call(self) -> None:
+        limits, attempt, probes = self._owner.limits, 0, False
+        while True:
+            try:
+                async with asyncio.timeout(limits.handshake):
+                    _, connection = await asyncio.get_running_loop().create_connection(
+                        partial(Calling, self._owner, self._peer, probes),
+                        self._where,
+                        self._port,
+                        ssl=self._owner.guard.tls(server=False),
+                    )
+            except (OSError, UnicodeError) as error:  # the last: no host name, says IDNA
+                self._owner.host.disconnected(self._peer, True, str(error) or "no answer in time")
+            else:
+                self.calling = connection
+                self._pump()  # what was released since the peer's hello woke nobody
+                await connection.is_lost.wait()
+                self.calling, probes = None, connection.was_refused
+                attempt = 0 if connection.has_progressed else attempt
+            most = min(limits.last_retry, limits.first_retry * 2 ** min(attempt, 30))
+            attempt += 1
+            await asyncio.sleep(most * random.uniform(0.5, 1.0))
+
+    def wake(self) -> None:
+        if self._wake is None and self.calling is not None:
+            self._wake = asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._wake = None
+        if self.calling is not None and self.calling.peer:
+            self.calling.pump()
+
+    def durable(self, number: int) -> None:
+        if self.called is not None:
+            self.called.acknowledge(number)
+
+    def pause(self) -> None:
+        if self.called is not None:
+            self.called.pause_reading()
+
+    def resume(self) -> None:
+        if self.called is not None:
+            self.called.resume_reading()
+
+    def close(self, reason: str = "") -> None:
+        self._task.cancel()
+        if self._wake is not None:
+            self._wake.cancel()
+        if self.calling is not None:
+            self.calling.end("")
+        if self.called is not None:
+            self.called.end(reason)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -169,9 +202,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

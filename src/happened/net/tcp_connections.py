@@ -1,16 +1,15 @@
-"""The two ends of a TCP connection (tcp.py): handshake, hellos, records, signs of life, and calling again."""
+"""The two ends of a TCP connection (tcp.py): handshake, hellos, records and signs of life."""
 
 import asyncio
-import random
 import socket
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import RemoteProtocolError
 from .handshake import HandshakeError
 from .identity import certificate_lasts
-from .limits import Limits
 from .records import (
     LENGTH,
     RECORD_BODIES,
@@ -27,7 +26,10 @@ from .records import (
     with_check,
 )
 from .terms import CHECKSUM
-from .transport import Guard, Hello, Host
+from .transport import Hello
+
+if TYPE_CHECKING:
+    from .tcp import TcpTransport
 
 WRITE_AHEAD = 1 << 20
 """Bytes that may wait in a connection's write buffer."""
@@ -37,35 +39,12 @@ NUMBER = itemgetter(0)
 """Of a frame."""
 
 
-class Owner(Protocol):
-    """The transport, as its connections see it."""
-
-    limits: Limits
-    guard: Guard
-    host: Host
-
-    def stranger(self, connection: "Connection") -> None:
-        """A connection was accepted, and has not said who it is."""
-
-    def known(self, connection: "Connection") -> None:
-        """A connection has said who it is, and hello."""
-
-    def welcome(self, connection: "Called", peer: str) -> None:
-        """Make this connection the peer's link to us; an older connection of that peer ends."""
-
-    def forgotten(self, connection: "Connection") -> None:
-        """A connection has ended."""
-
-    def check_peer(self, name: str) -> None:
-        """Raise HandshakeError unless the process of this name is a peer."""
-
-
 class Connection(asyncio.Protocol):
     """What both ends of a connection do: the handshake, records, signs of life."""
 
     outgoing: bool
 
-    def __init__(self, owner: Owner, wanted: str | None) -> None:
+    def __init__(self, owner: "TcpTransport", wanted: str | None) -> None:
         self._owner = owner
         self._wanted = wanted
         self.peer = ""
@@ -74,9 +53,8 @@ class Connection(asyncio.Protocol):
         self._reason = ""
         self._heard = True
         self._silent = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._lasts: float | None = None  # seconds that the peer's certificate was still valid at first
-        self._expiry: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._may_write = True
         self._agreed = False  # both have said hello
@@ -88,20 +66,25 @@ class Connection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        host, limits = self._owner.host, self._owner.limits
         address = transport.get_extra_info("peername")
         self._address = f"{address[0]}" if address else "somebody"
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(limits.handshake, self._too_slow)
+        self._after("watch", self._owner.limits.handshake, "it did not say who it is in time")
         if not self.outgoing:
             self._owner.stranger(self)
         try:
             tls = transport.get_extra_info("ssl_object")
             self._lasts = certificate_lasts(tls)
-            self._handshake = self._owner.guard.handshake(host.name, self._wanted, tls)
+            self._handshake = self._owner.guard.handshake(self._owner.host.name, self._wanted, tls)
             self._transport.write(self._handshake.begin())
         except RemoteProtocolError as error:
             self._refuse(error)
+
+    def _after(self, what: str, seconds: float, act: Callable[[], None] | str) -> None:
+        """Do this then, or end for this reason, instead of what was to be done before."""
+        if what in self._timers:
+            self._timers[what].cancel()
+        act = partial(self.end, act) if isinstance(act, str) else act
+        self._timers[what] = asyncio.get_running_loop().call_later(seconds, act)
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
@@ -127,12 +110,11 @@ class Connection(asyncio.Protocol):
         self._is_proven = True
         self._owner.check_peer(peer)
         self.peer = peer
-        self._introduced()
+        self._speak_first()
         return self._handshake.rest
 
-    def _introduced(self) -> None:
-        """Speak first, if it is for this end to do so: the peer has just been authenticated."""
-        raise NotImplementedError
+    def _speak_first(self) -> None:
+        """The peer has just been authenticated: the caller says hello."""
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         """Take the frames of one record."""
@@ -141,17 +123,12 @@ class Connection(asyncio.Protocol):
     def _agree(self) -> None:
         """Both ends have said hello and can work together."""
         self._agreed = True
-        self._owner.known(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._owner.strangers.pop(self, None)
         self._heard = True
-        self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
-        self._owner.host.connected(self.peer, self.outgoing)
+        self._after("watch", self._owner.limits.heartbeat, self._beat)
         if self._lasts is not None:
-            self._expiry = asyncio.get_running_loop().call_later(self._lasts, self._expired)
-
-    def _expired(self) -> None:
-        self.end("its certificate has expired")
+            self._after("expiry", self._lasts, "its certificate has expired")
+        self._owner.host.connected(self.peer, self.outgoing)
 
     def write(self, frames: bytes) -> None:
         sealed = self._handshake.channel.seal(frames)
@@ -161,29 +138,26 @@ class Connection(asyncio.Protocol):
         if not self._ended:
             self.write(control(**said))
 
-    def end(self, reason: str) -> None:
-        """Close the connection, for a reason that is logged unless it is empty."""
-        if not self._ended:
-            self._ended = True
-            self._reason = reason
+    def end(self, reason: str, *, at_once: bool = False) -> None:
+        """Close the connection, for a reason that is logged unless it is empty; `at_once`: what was written
+        and has not left is dropped."""
+        if self._ended:
+            return
+        self._ended = True
+        self._reason = reason
+        if at_once:
+            self._owner.forget(self)
+            self._transport.abort()
+        else:
             self._transport.close()
             # A peer that does not read must not keep us.
             asyncio.get_running_loop().call_later(1.0, self._transport.abort)
 
-    def abort(self, reason: str) -> None:
-        """Close the connection at once: what was written and has not left is dropped."""
-        if not self._ended:
-            self._ended = True
-            self._reason = reason
-            self._owner.forgotten(self)
-            self._transport.abort()
-
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
-        for timer in (self._timer, self._expiry):
-            if timer is not None:
-                timer.cancel()
-        self._owner.forgotten(self)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._owner.forget(self)
         reason = self._reason or (str(error) if error is not None else "the other side closed it")
         self._owner.host.disconnected(self.peer or self._wanted or self._address, self.outgoing, reason)
 
@@ -220,19 +194,15 @@ class Connection(asyncio.Protocol):
         if CHECKSUM in ours.terms.features & theirs.terms.features:
             self._handshake.add_checksums()
 
-    def _too_slow(self) -> None:
-        self.end("it did not say who it is in time")
-
     def _beat(self) -> None:
         self._silent = 0 if self._heard or self._is_paused else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_BEATS:
-            self._reason = "no sign of life"
-            self._transport.abort()
+            self.end("no sign of life", at_once=True)
             return
         if self._may_write and not self._ended:
             self.write(control())
-        self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
+        self._after("watch", self._owner.limits.heartbeat, self._beat)
 
 
 class Called(Connection):
@@ -240,7 +210,7 @@ class Called(Connection):
 
     outgoing = False
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: "TcpTransport") -> None:
         super().__init__(owner, None)
         self._unsaid: int | None = None
         self._unmet: Hello | None = None  # the caller's hello, until we know that it has accepted ours
@@ -259,22 +229,16 @@ class Called(Connection):
             number, self._unsaid = self._unsaid, None
             self.say(have=number)
 
-    def _introduced(self) -> None:
-        pass  # the caller speaks first
-
     def _refused_frame(self) -> dict[str, int]:
         return {"number": self._owner.host.expects(self.peer)} if self._agreed else {}
 
-    def _meet(self, caller: Hello, frames: list[tuple[int, bytes]]) -> None:
-        """Remember a caller that goes on after our hello."""
-        if frames and (frames[0][0] or "refused" not in read_control(frames[0][1])):
-            self._owner.host.meet(self.peer, caller)
-            self._unmet = None
-
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
-        if self._unmet is not None:
-            self._meet(self._unmet, frames)
+        if self._unmet is not None and frames:  # a caller that goes on after our hello is remembered
+            number, body = frames[0]
+            if number or "refused" not in read_control(body):
+                host.meet(self.peer, self._unmet)
+                self._unmet = None
         if self._agreed and all(map(NUMBER, frames)):
             host.arrived(self.peer, frames)
             return
@@ -289,7 +253,7 @@ class Called(Connection):
                 self._unmet, ours = checked_hello(said), host.hello(self.peer)
                 host.check(self.peer, self._unmet)
                 self._agree()
-                self._owner.welcome(self, self.peer)
+                self._owner.welcome(self)
                 host.numbered_in(self.peer, self._unmet.lives)  # before it may send by another medium
                 self.say(**with_check(hello=hello_to_json(ours), have=host.received(self.peer)))
                 self._protect(ours, self._unmet)
@@ -300,17 +264,17 @@ class Calling(Connection):
 
     outgoing = True
 
-    def __init__(self, owner: Owner, peer: str, probes: bool, closed: Callable[[bool, bool], None]) -> None:
+    def __init__(self, owner: "TcpTransport", peer: str, probes: bool) -> None:
         """`probes`: send the first frame alone, since the peer refused one."""
         super().__init__(owner, peer)
         self._sent = self._began = 0
         self._probes = probes
-        self._closed = closed
-        self._progress = self._was_refused = False
+        self.has_progressed = self.was_refused = False
+        self.is_lost = asyncio.Event()
         self._longest = owner.limits.frame  # that the peer takes
         self._ours: Hello | None = None
 
-    def _introduced(self) -> None:
+    def _speak_first(self) -> None:
         self._ours = self._owner.host.hello(self.peer)
         self.say(**with_check(hello=hello_to_json(self._ours)))
 
@@ -327,12 +291,12 @@ class Calling(Connection):
             elif self._agreed and "have" in said:
                 host.freed(self.peer, have := number_in(said, "have"))
                 if have > self._began:
-                    self._progress = True
+                    self.has_progressed = True
                     if self._probes:
                         self._probes = False
                         self.pump()
             elif self._agreed:
-                self._progress = True  # it has not hung up on what we sent
+                self.has_progressed = True  # it has not hung up on what we sent
 
     def _greeted(self, said: dict[str, Any]) -> None:
         host, theirs = self._owner.host, checked_hello(said)
@@ -350,7 +314,7 @@ class Calling(Connection):
     def _note_refusal(self, said: dict[str, Any]) -> None:
         reason = f"it refused us: {said['refused']!s:.500}"
         if self._agreed:
-            self._was_refused = True
+            self.was_refused = True
             number = number_in(said, "number") if "number" in said else self._sent
             if self._began < number <= self._sent:
                 self._owner.host.set_aside(self.peer, number, reason)
@@ -381,78 +345,4 @@ class Calling(Connection):
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self._closed(self._progress, self._was_refused)
-
-
-class Caller:
-    """Keeps a connection to one peer: makes it, and makes it again when it is lost."""
-
-    def __init__(self, owner: Owner, peer: str, where: str, port: int) -> None:
-        self._owner = owner
-        self._peer = peer
-        self._where, self._port = where, port
-        self._attempt = 0
-        self._probes = False  # the peer has refused a frame
-        self._connection: Calling | None = None
-        self._stopped = False
-        self._dice = random.Random()
-        self._timer: asyncio.TimerHandle | None = None
-        self._wake: asyncio.Handle | None = None
-        self._task = asyncio.get_running_loop().create_task(self._connect())
-
-    def wake(self) -> None:
-        if self._wake is None and self._connection is not None:
-            self._wake = asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        self._wake = None
-        if self._connection is not None and self._connection.peer:
-            self._connection.pump()
-
-    async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        limits = self._owner.limits
-        try:
-            context = self._owner.guard.tls(server=False)
-            made = loop.create_connection(
-                lambda: Calling(self._owner, self._peer, self._probes, self._lost),
-                self._where,
-                self._port,
-                ssl=context,
-            )
-            _, connection = await asyncio.wait_for(made, limits.handshake)
-            self._connection = connection if not connection._ended else None
-            self._pump()  # what was released since the peer's hello woke nobody
-            if self._stopped:  # before Python 3.12 `wait_for` can lose a cancellation
-                connection.end("")
-        except (OSError, TimeoutError, UnicodeError) as error:  # the last: no host name, says IDNA
-            self._owner.host.disconnected(self._peer, True, str(error) or "no answer in time")
-            self._again()
-
-    def _lost(self, progress: bool, was_refused: bool) -> None:
-        self._connection = None
-        self._probes = was_refused
-        if progress:
-            self._attempt = 0
-        self._again()
-
-    def _again(self) -> None:
-        if self._stopped:
-            return
-        limits = self._owner.limits
-        most = min(limits.last_retry, limits.first_retry * 2 ** min(self._attempt, 30))
-        self._attempt += 1
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(most * self._dice.uniform(0.5, 1.0), self._retry)
-
-    def _retry(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._connect())
-
-    def stop(self) -> None:
-        self._stopped = True
-        self._task.cancel()
-        for handle in (self._timer, self._wake):
-            if handle is not None:
-                handle.cancel()
-        if self._connection is not None:
-            self._connection.end("")
+        self.is_lost.set()

@@ -17,30 +17,34 @@ Leaves out secrecy: everybody in the group can read datagrams, also where links 
 """
 
 import asyncio
+import hmac
 import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.errors import RemoteProtocolError
 from ..wire import packets
 from ..wire.primitives import Reader, write_number
 from .errors import NodeError
 from .identity import read_key
-from .link import Sendable
-from .lives import Life
-from .medium import Hearer, Run, Unclaimed, runs
-from .signed import Signer
+from .medium import Claims, Run, Unclaimed, claimed, runs
+from .signed import SIGNATURE_BYTES, Signer
 from .tcp import TcpTransport, split_address
-from .transport import Guard, Hello, Host, Shared
-from .udp_seal import Seal
+from .transport import Guard, Shared
+
+if TYPE_CHECKING:
+    from .hosting import Hosting as Host
+    from .link import Sendable
 
 log = logging.getLogger("happened.node")
 
 FRAMES, BEACON = b"F", b"B"
 INCARNATION_BYTES = 32
+MAC_BYTES = 16
 AHEAD = 128
 """Link numbers beyond what a peer has acknowledged: about as many small datagrams as the buffer of a socket
 holds that is not read meanwhile."""
@@ -145,81 +149,102 @@ class UdpMulticast:
         return hears, sends
 
 
-class MulticastTransport:
-    """Links with a medium beside them: a transport for the node, and the host of the links."""
+class Seal:
+    """Makes datagrams of one group authentic; without key and signatures it adds nothing and believes all."""
+
+    def __init__(self, key: bytes, group: tuple[str, int], signer: Signer | None = None) -> None:
+        context = f"happened medium {group[0]}:{group[1]}"
+        self._key = hmac.digest(key, context.encode(), "sha256") if key else b""
+        self._context, self._signer = context, signer
+        self._signature_bytes = SIGNATURE_BYTES if signer is not None else 0
+
+    @property
+    def size(self) -> int:
+        return self._signature_bytes + (MAC_BYTES if self._key else 0)
+
+    def close(self, data: bytes) -> bytes:
+        if self._signer is not None:
+            data += self._signer.sign(self._context, data)
+        return data + self._mac(data)
+
+    def open(self, datagram: bytes) -> tuple[bytes, bytes]:
+        """What was sealed, and its signature, which is yet to be checked; RemoteProtocolError if it was not
+        sealed with our key."""
+        data = datagram
+        if self._key:
+            data, mac = datagram[:-MAC_BYTES], datagram[-MAC_BYTES:]
+            if not hmac.compare_digest(mac, self._mac(data)):
+                raise RemoteProtocolError("a datagram that was not made with our key")
+        end = max(0, len(data) - self._signature_bytes)
+        return data[:end], data[end:]
+
+    def check(self, speaker: str, data: bytes, signature: bytes) -> None:
+        """Raise RemoteProtocolError unless, where nodes sign, the process `speaker` has signed this."""
+        if self._signer is not None:
+            self._signer.check(speaker, signature, self._context, data)
+
+    def _mac(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, data, "sha256")[:MAC_BYTES] if self._key else b""
+
+
+class Hearer:
+    """What the medium knows of one peer."""
+
+    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "patience")
+
+    def __init__(self) -> None:
+        self.claims = Claims()
+        self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
+        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
+        self.calling = self.called = False  # our link to it, and its link to us
+        self.patience = 1.0  # how many times `repair` seconds it is given
+
+
+class MulticastTransport(TcpTransport):
+    """TCP links with a medium beside them."""
 
     def __init__(self, links: TcpTransport, medium: UdpMulticast, seal: Seal) -> None:
-        self._links, self._medium, self._seal = links, medium, seal
+        super().__init__(links.address, links.guard, links.limits)
+        self._medium, self._seal = medium, seal
         self._peers: dict[str, Hearer] = {}
-        self._paused: set[str] = set()
-        self._host: Host | None = None
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._counts = dict.fromkeys(COUNTS, 0)
         self._complained = False  # since the last beat
 
-    # For the node: see transport.Transport and transport.Sharing.
-
-    async def start(self, host: Host) -> None:
-        self._host = host
-        self._sockets = self._medium.open()
+    async def start(self, host: "Host") -> None:
+        self._node, self._sockets = host, self._medium.open()
         try:
-            await self._links.start(self)
+            await super().start(cast("Host", _LeavingOut(host, self)))
         except BaseException:
             self._stop()
             raise
         asyncio.get_running_loop().add_reader(self._sockets[0], self._read)
         self._beat()
 
-    @property
-    def address(self) -> str:
-        return self._links.address
-
-    @property
-    def max_payload(self) -> int:
-        return self._links.max_payload
-
-    @property
-    def acknowledges_for_peers(self) -> bool:
-        return self._links.acknowledges_for_peers
-
-    @property
-    def keeps_order(self) -> bool:
-        return self._links.keeps_order
-
-    def check_address(self, peer: str, address: str) -> None:
-        self._links.check_address(peer, address)
-
     def add_peer(self, peer: str, address: str) -> None:
         self._peers.setdefault(peer, Hearer())
-        self._links.add_peer(peer, address)
+        super().add_peer(peer, address)
 
     def remove_peer(self, peer: str) -> None:
         self._peers.pop(peer, None)
-        self._links.remove_peer(peer)
-
-    def wake(self, peer: str) -> None:
-        self._links.wake(peer)
-
-    def durable(self, peer: str, number: int) -> None:
-        self._links.durable(peer, number)
-
-    def pause(self, peer: str) -> None:
-        self._paused.add(peer)
-        self._links.pause(peer)
-
-    def resume(self, peer: str) -> None:
-        self._paused.discard(peer)
-        self._links.resume(peer)
+        super().remove_peer(peer)
 
     async def close(self) -> None:
         self._stop()
-        await self._links.close()
+        await super().close()
 
     def share(self, released: Sequence[Shared]) -> None:
         if self._sockets is None:
             return
-        for run in runs(self._claimed(released), self._most_frames):
+        now = asyncio.get_running_loop().time()
+        chosen = claimed(
+            released,
+            lambda name, number: self._claims_of(name, number, now),
+            lambda frame, hearing: len(frame) <= self._most_frames(len(hearing)),
+            lambda name: now + self._peers[name].patience * self._medium.repair,
+        )
+        for run in runs(chosen, self._most_frames):
             self._send(FRAMES, self._packet(run))
             self._counts["packets"] += 1
             self._counts["copies"] += len(run.first) * len(run.frames)
@@ -231,42 +256,22 @@ class MulticastTransport:
 
     # What is sent.
 
-    @property
-    def host(self) -> Host:
-        if self._host is None:
-            raise NodeError("this transport has not been started")
-        return self._host
-
     def _most_frames(self, destinations: int) -> int:
         """Bytes of frames that one datagram has room for, whose head takes about eight for a destination."""
-        head = len(self.name.encode()) + 2 * INCARNATION_BYTES
+        head = len(self._node.name.encode()) + 2 * INCARNATION_BYTES
         return self._medium.datagram - self._seal.size - head - 8 * destinations
 
-    def _claimed(self, released: Sequence[Shared]) -> list[Shared]:
-        """The frames and peers for which the medium is the better way, which are claimed for it."""
-        now = asyncio.get_running_loop().time()
-        chosen = []
-        for frame, numbers in released:
-            hearing = {name: k for name, k in numbers.items() if self._can_hear(name, k, now)}
-            # Behind others that are under way on the medium, the link would have to wait for those.
-            is_worth_it = len(hearing) > 1 or any(self._peers[name].claims for name in hearing)
-            if is_worth_it and len(frame) <= self._most_frames(len(hearing)):
-                for name, number in hearing.items():
-                    peer = self._peers[name]
-                    peer.claims.claim(number, now + peer.patience * self._medium.repair)
-                chosen.append(Shared(frame, hearing))
-        return chosen
-
-    def _can_hear(self, name: str, number: int, now: float) -> bool:
+    def _claims_of(self, name: str, number: int, now: float) -> Claims | None:
+        """Those of a peer that would hear a frame of this number."""
         peer = self._peers.get(name)
         if peer is None or not (peer.calling and peer.called):
-            return False
+            return None
         hears = now - peer.hears_us <= SILENT_BEATS * self._medium.beat
-        return hears and number <= self.host.outbox(name).acknowledged + AHEAD
+        return peer.claims if hears and number <= self._node.outbox(name).acknowledged + AHEAD else None
 
     def _packet(self, run: Run) -> bytes:
-        incarnation = self.host.hello(next(iter(run.first))).incarnation
-        return packets.encode(self.name, incarnation, run.first, run.frames)
+        incarnation = self._node.hello(next(iter(run.first))).incarnation
+        return packets.encode(self._node.name, incarnation, run.first, run.frames)
 
     def _send(self, kind: bytes, body: bytes) -> None:
         datagram = self._seal.close(kind + body)
@@ -288,7 +293,7 @@ class MulticastTransport:
                 self._counts["repaired"] += given_back
                 # Lost, or at a peer that is slow: then the next ones must not be sent twice too.
                 peer.patience = min(2 * peer.patience, MOST_PATIENCE)
-                self._links.wake(name)
+                self.wake(name)
         if any(peer.claims for peer in self._peers.values()):
             self._after("repair", self._medium.repair / 2, self._repair)
 
@@ -299,8 +304,8 @@ class MulticastTransport:
         now = asyncio.get_running_loop().time()
         if self._peers:
             out = bytearray()
-            incarnation = self.host.hello(next(iter(self._peers))).incarnation
-            for text in (self.name.encode(), incarnation):
+            incarnation = self._node.hello(next(iter(self._peers))).incarnation
+            for text in (self._node.name.encode(), incarnation):
                 write_number(out, len(text))
                 out += text
             for name, peer in self._peers.items():
@@ -348,7 +353,7 @@ class MulticastTransport:
         self._counts["refused"] += 1
         if not self._complained:
             self._complained = True
-            log.warning("datagram refused", extra={"node": self.name, "error": str(error)})
+            log.warning("datagram refused", extra={"node": self._node.name, "error": str(error)})
 
     def _take(self, data: bytes, signature: bytes) -> None:
         kind, body = data[:1], data[1:]
@@ -379,7 +384,7 @@ class MulticastTransport:
         peer = self._peers.get(name)
         if peer is None or not peer.called:
             return None
-        if incarnation != self.host.hello(name).knows:
+        if incarnation != self._node.hello(name).knows:
             raise RemoteProtocolError(f"a datagram of {name!r} with another journal than it has on its link")
         return peer
 
@@ -388,16 +393,16 @@ class MulticastTransport:
         if now - peer.heard > SILENT_BEATS * self._medium.beat:
             self._beat_soon()
         peer.heard = now
-        ours = packets.tag(self.name)
+        ours = packets.tag(self._node.name)
         while reader.left:
             if reader.take(packets.TAG_BYTES) == ours:
                 peer.hears_us = peer.heard
 
     def _take_packet(self, peer: Hearer, packet: packets.Packet) -> None:
-        frames = packet.numbered(self.name)
+        frames = packet.numbered(self._node.name)
         if not frames or packet.sender in self._paused:
             return
-        expected = self.host.expects(packet.sender)
+        expected = self._node.expects(packet.sender)
         self._counts["received"] += len(frames)
         for number, frame in frames:
             if expected <= number < expected + AHEAD:
@@ -406,90 +411,77 @@ class MulticastTransport:
 
     def _hand_over(self, name: str, peer: Hearer) -> None:
         """Give the node the frames whose turn has come; forget those that came another way."""
-        expected = self.host.expects(name)
+        expected = self._node.expects(name)
         for number in [number for number in peer.early if number < expected]:
             del peer.early[number]
         turn: list[tuple[int, bytes]] = []
         while (frame := peer.early.pop(expected + len(turn), None)) is not None:
             turn.append((expected + len(turn), frame))
         if turn:
-            self.host.arrived(name, turn)
+            self._node.arrived(name, turn)
 
-    # For the links: see transport.Host.
+    # What links report.
 
-    @property
-    def name(self) -> str:
-        return self.host.name
-
-    def hello(self, peer: str) -> Hello:
-        return self.host.hello(peer)
-
-    def check(self, peer: str, hello: Hello) -> None:
-        self.host.check(peer, hello)
-
-    def meet(self, peer: str, hello: Hello) -> None:
-        self.host.meet(peer, hello)
-
-    def outbox(self, peer: str) -> Sendable:
-        outbox, known = self.host.outbox(peer), self._peers.get(peer)
-        return outbox if known is None else Unclaimed(outbox, known.claims)
-
-    def confirmed(self, peer: str, number: int) -> None:
-        self.host.confirmed(peer, number)
-
-    def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
-        self.host.resumes(peer, number, life)
-        self._settle(peer, number)
-
-    def shows(self, peer: str, number: int, life: bytes) -> None:
-        self.host.shows(peer, number, life)
-
-    def freed(self, peer: str, number: int) -> None:
-        self.host.freed(peer, number)
-        self._note_link(peer, outgoing=True, is_open=True)
-        self._settle(peer, number)
-
-    def _settle(self, name: str, number: int) -> None:
-        peer = self._peers.get(name)
-        if peer is not None and peer.claims:
-            if peer.claims.settle(number):
-                peer.patience = max(1.0, peer.patience * CALMING)
-            self._links.wake(name)  # what is behind them may go
-
-    def expects(self, peer: str) -> int:
-        return self.host.expects(peer)
-
-    def received(self, peer: str) -> int:
-        return self.host.received(peer)
-
-    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
-        self.host.numbered_in(peer, lives)
-
-    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
-        self.host.arrived(peer, frames)
-        # A connection that was replaced by another may have ended after that one began.
-        self._note_link(peer, outgoing=False, is_open=True)
-        known = self._peers.get(peer)
-        if known is not None and known.early:
-            try:
-                self._hand_over(peer, known)
-            except RemoteProtocolError as error:  # the link has done nothing wrong
-                self._complain(error)
-
-    def set_aside(self, peer: str, number: int, reason: str) -> None:
-        self.host.set_aside(peer, number, reason)
-
-    def connected(self, peer: str, outgoing: bool) -> None:
-        self._note_link(peer, outgoing, is_open=True)
-        self.host.connected(peer, outgoing)
-
-    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
-        self._note_link(peer, outgoing, is_open=False)
-        self.host.disconnected(peer, outgoing, reason)
-
-    def _note_link(self, name: str, outgoing: bool, *, is_open: bool) -> None:
+    def note_link(self, name: str, *, outgoing: bool, is_open: bool) -> None:
         peer, end = self._peers.get(name), "calling" if outgoing else "called"
         if peer is not None and getattr(peer, end) != is_open:
             setattr(peer, end, is_open)
             if is_open:
                 self._beat_soon()
+
+    def left_out(self, name: str, outbox: "Sendable") -> "Sendable":
+        """An outbox without what the medium carries."""
+        return Unclaimed(outbox, self._peers[name].claims) if name in self._peers else outbox
+
+    def settle(self, name: str, number: int) -> None:
+        """A peer has our frames up to this number."""
+        peer = self._peers.get(name)
+        if peer is not None and peer.claims:
+            if peer.claims.settle(number):
+                peer.patience = max(1.0, peer.patience * CALMING)
+            self.wake(name)  # what is behind them may go
+
+    def hand_over_early(self, name: str) -> None:
+        """The link has brought frames, which those of the medium may have waited for."""
+        peer = self._peers.get(name)
+        if peer is not None and peer.early:
+            try:
+                self._hand_over(name, peer)
+            except RemoteProtocolError as error:  # the link has done nothing wrong
+                self._complain(error)
+
+
+class _LeavingOut:
+    """A node as the links beside a medium see it: they carry what that leaves."""
+
+    def __init__(self, node: "Host", medium: MulticastTransport) -> None:
+        self._node, self._medium = node, medium
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    def outbox(self, peer: str) -> "Sendable":
+        return self._medium.left_out(peer, self._node.outbox(peer))
+
+    def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
+        self._node.resumes(peer, number, life)
+        self._medium.settle(peer, number)
+
+    def freed(self, peer: str, number: int) -> None:
+        self._node.freed(peer, number)
+        self._medium.note_link(peer, outgoing=True, is_open=True)
+        self._medium.settle(peer, number)
+
+    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
+        self._node.arrived(peer, frames)
+        # A connection that was replaced by another may have ended after that one began.
+        self._medium.note_link(peer, outgoing=False, is_open=True)
+        self._medium.hand_over_early(peer)
+
+    def connected(self, peer: str, outgoing: bool) -> None:
+        self._medium.note_link(peer, outgoing=outgoing, is_open=True)
+        self._node.connected(peer, outgoing)
+
+    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
+        self._medium.note_link(peer, outgoing=outgoing, is_open=False)
+        self._node.disconnected(peer, outgoing, reason)
