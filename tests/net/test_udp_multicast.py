@@ -50,7 +50,7 @@ async def system(*names, group=None, outside=(), **more):
 async def hearing(nodes):
     def ready():
         return all(
-            node.transport._can_hear(other.name, 1, asyncio.get_running_loop().time())
+            node.transport._claims_of(other.name, 1, asyncio.get_running_loop().time()) is not None
             for node in nodes
             for other in nodes
             if node is not other
