@@ -37,7 +37,7 @@ from .link import Sendable
 from .medium import Claims, Run, Unclaimed, claimed, runs
 from .nats import NatsTransport
 from .nats_broker import RETRY_SECONDS, consumer_name, end, kept, reason, token
-from .nats_link import BATCH_BYTES, Frames, Link
+from .nats_link import Frames, Link, most_bytes
 from .transport import Shared
 
 COUNTS = ("packets", "bytes", "copies", "repaired", "received")
@@ -102,7 +102,7 @@ class NatsBroadcast(NatsTransport):
 
     def _next_run(self) -> Run | None:
         if not self._runs:
-            self._runs.extend(runs(self._queue, lambda _: min(BATCH_BYTES, self.max_payload // 4)))
+            self._runs.extend(runs(self._queue, lambda _: most_bytes(self.client)))
             self._queue.clear()
         return self._runs.popleft() if self._runs else None
 

@@ -91,7 +91,9 @@ class Link:
         return [self._publish, self._pull, self._acknowledge, self._compare_journal]
 
     async def _compare_journal(self) -> None:
-        """Stop the node if the broker knows more of this link than our journal; let it work otherwise."""
+        """Stop the node if the broker knows more of this link than our journal; let it work otherwise. Later,
+        stop it if its peer has other frames under our numbers than we have sent: another node runs on a copy
+        of our journal, and was not ahead of us when we started."""
         host, (me, peer) = self._host, (token(self._host.name), token(self._peer))
         mine = host.hello(self._peer).incarnation
         ours = await self._last_receipt(me, peer)
@@ -108,21 +110,14 @@ class Link:
         self._note_answer("start")
         host.resumes(self._peer, has, life)
         self._is_current.set()
-        await self._compare_receipts(mine)
-
-    async def _compare_receipts(self, mine: bytes) -> None:
-        """Stop the node if its peer has other frames under our numbers than we have sent: another node runs
-        on a copy of our journal, and was not ahead of us when we started."""
-        me, peer = token(self._host.name), token(self._peer)
         began = compared = self._outbox().acknowledged
         while True:
             await asyncio.sleep(COMPARE_SECONDS)
-            if self._outbox().acknowledged == compared:
-                continue
-            theirs = await self._last_receipt(peer, me)
-            if theirs is not None and theirs.sender == mine and theirs.number > began:
-                self._host.shows(self._peer, theirs.number, theirs.life)
-                compared = theirs.number
+            if self._outbox().acknowledged != compared:
+                theirs = await self._last_receipt(peer, me)
+                if theirs is not None and theirs.sender == mine and theirs.number > began:
+                    host.shows(self._peer, theirs.number, theirs.life)
+                    compared = theirs.number
 
     async def _last_receipt(self, to: str, sender: str) -> Receipt | None:
         try:
@@ -146,7 +141,11 @@ class Link:
 
     def _read(self, message: Any, to: str, sender: str) -> Frames:
         """The frames of a message on a link's subject, if it was sent there by one of us."""
-        frames = _read_batch(message)
+        if HELLO not in (message.headers or {}):
+            raise RemoteProtocolError("a message on our subject is not one of ours")
+        frames = frames_in(message.data, MAX_FRAME)
+        if not frames or any(number != frames[0][0] + place for place, (number, _) in enumerate(frames)):
+            raise RemoteProtocolError("a message holds no consecutive frames")
         place = self._stream, to, sender
         self._seal.check(sender, message.headers, *place, message.headers[HELLO], message.data)
         return frames
@@ -204,7 +203,7 @@ class Link:
         )
 
     def _next_batch(self) -> Frames:
-        batch = self._outbox().after(self._published, self._batch_bytes())
+        batch = self._outbox().after(self._published, most_bytes(self._client))
         if batch:
             self._published = batch[-1][0]
         return batch
@@ -243,9 +242,6 @@ class Link:
         """Of what we publish."""
         return f"{self._stream}.{token(self._peer)}.{token(self._host.name)}"
 
-    def _batch_bytes(self) -> int:
-        return min(BATCH_BYTES, int(self._client.max_payload) // 4)
-
     async def _publish_batch(self, batch: Frames) -> "asyncio.Future[Any]":
         me, peer = self._host.name, self._peer
         hello = self._host.hello(peer)
@@ -271,33 +267,28 @@ class Link:
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe(inbox)
         request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        asked = json.dumps({"batch": IN_HAND // 2, "expires": int(PULL_SECONDS * 1e9)}).encode()
         try:
             while True:
                 await self._may_pull.wait()
-                await self._pull_some(request, inbox, subscription, take)
+                try:
+                    await self._client.publish(request, asked, reply=inbox)
+                    for _ in range(IN_HAND // 2):
+                        message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
+                        self._note_answer(request)
+                        if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
+                            if status != EXPIRED:
+                                raise NodeError(f"the broker answers a request for messages with {status}")
+                            break
+                        await take(message)
+                        if not self._may_pull.is_set():
+                            break
+                except (TimeoutError, nats.errors.Error) as error:
+                    self._note_failure(request, error)
+                    await asyncio.sleep(0 if self._client.is_connected else broker.RETRY_SECONDS)
         finally:
             with contextlib.suppress(nats.errors.Error):
                 await subscription.unsubscribe()
-
-    async def _pull_some(
-        self, request: str, inbox: str, subscription: Any, take: Callable[[Any], Awaitable[None]]
-    ) -> None:
-        wanted, expires = IN_HAND // 2, int(PULL_SECONDS * 1e9)
-        try:
-            asked = json.dumps({"batch": wanted, "expires": expires}).encode()
-            await self._client.publish(request, asked, reply=inbox)
-            while wanted and self._may_pull.is_set():
-                message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
-                self._note_answer(request)
-                if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
-                    if status != EXPIRED:
-                        raise NodeError(f"the broker answers a request for messages with {status}")
-                    return
-                wanted -= 1
-                await take(message)
-        except (TimeoutError, nats.errors.Error) as error:
-            self._note_failure(request, error)
-            await asyncio.sleep(0 if self._client.is_connected else broker.RETRY_SECONDS)
 
     async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
         config = api.ConsumerConfig(
@@ -401,41 +392,33 @@ class Link:
 
     async def _acknowledge(self) -> None:
         """Tell the broker what is journaled. If that is lost, the message comes again, and so does this."""
+        me, peer = self._host.name, self._peer
         while True:
             await self._journaled.wait()
             self._journaled.clear()
-            number = self._host.received(self._peer)
-            if number > self._receipted and not await self._leave_receipt(number):
-                self._journaled.set()
-                await asyncio.sleep(broker.RETRY_SECONDS)
-                continue
+            number = self._host.received(peer)
+            if number > self._receipted:  # the broker is to keep how far we have journaled
+                hello = self._host.hello(peer)
+                receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
+                try:
+                    await self._receipts.publish(token(me), token(peer), receipt)
+                except (TimeoutError, OSError, nats.errors.Error) as error:
+                    self._note_failure("receipt", error)
+                    self._host.disconnected(peer, False, f"no receipt was stored: {reason(error)}")
+                    self._journaled.set()
+                    await asyncio.sleep(broker.RETRY_SECONDS)
+                    continue
+                self._note_answer("receipt")
+                self._receipted = number
             for first in [first for first, each in self._in_hand.items() if each.last <= number]:
                 message = self._in_hand.pop(first).message
                 with contextlib.suppress(nats.errors.Error):
                     await message.ack()
 
-    async def _leave_receipt(self, number: int) -> bool:
-        """Whether the broker keeps that we have journaled frames up to this number."""
-        me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
-        receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
-        try:
-            await self._receipts.publish(token(me), token(peer), receipt)
-            self._note_answer("receipt")
-        except (TimeoutError, OSError, nats.errors.Error) as error:
-            self._note_failure("receipt", error)
-            self._host.disconnected(peer, False, f"no receipt was stored: {reason(error)}")
-            return False
-        self._receipted = number
-        return True
 
-
-def _read_batch(message: Any) -> Frames:
-    if HELLO not in (message.headers or {}):
-        raise RemoteProtocolError("a message on our subject is not one of ours")
-    frames = frames_in(message.data, MAX_FRAME)
-    if not frames or any(number != frames[0][0] + place for place, (number, _) in enumerate(frames)):
-        raise RemoteProtocolError("a message holds no consecutive frames")
-    return frames
+def most_bytes(client: Any) -> int:
+    """About how much goes into one message."""
+    return min(BATCH_BYTES, int(client.max_payload) // 4)
 
 
 def _read_hello(text: str) -> Hello:

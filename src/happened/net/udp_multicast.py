@@ -31,7 +31,7 @@ from ..wire import packets
 from ..wire.primitives import Reader, write_number
 from .errors import NodeError
 from .identity import read_key
-from .medium import Claims, Run, Unclaimed, claimed, runs
+from .medium import Claims, Unclaimed, claimed, runs
 from .signed import SIGNATURE_BYTES, Signer
 from .tcp import TcpTransport, split_address
 from .transport import Guard, Shared
@@ -93,7 +93,7 @@ class UdpMulticast:
         try:
             if not ipaddress.IPv4Address(self.group[0]).is_multicast or not self.group[1]:
                 raise ValueError
-            is_local = ipaddress.IPv4Address(interface).is_loopback
+            self.is_local = ipaddress.IPv4Address(interface).is_loopback
         except ValueError:
             raise NodeError(
                 f"group {group!r} on interface {interface!r}: give an IPv4 multicast address and a port, "
@@ -103,10 +103,8 @@ class UdpMulticast:
             raise NodeError(
                 f"a datagram has 128 to {MOST_DATAGRAM} bytes, ttl is 0 to 255, repair and beat are positive"
             )
-        self.interface = interface
-        self.is_local = is_local
+        self.interface, self.ttl = interface, 0 if self.is_local else ttl
         self.key = key if isinstance(key, bytes) or key is None else read_key(Path(key))
-        self.ttl = 0 if is_local else ttl
         self.datagram, self.repair, self.beat = datagram, repair, beat
 
     def over(self, links: TcpTransport, guard: Guard, signer: Signer | None = None) -> "MulticastTransport":
@@ -126,14 +124,13 @@ class UdpMulticast:
     def open(self) -> tuple[socket.socket, socket.socket]:
         """A socket that hears the group, and one that sends to it."""
         interface = socket.inet_aton(self.interface)
-        hears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sends = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        hears, sends = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         try:
             hears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # nodes of one machine share the port
             hears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
             hears.bind(self.group)
-            membership = socket.inet_aton(self.group[0]) + interface
-            hears.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+            group = socket.inet_aton(self.group[0]) + interface
+            hears.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
             sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
             sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self.ttl)
             sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
@@ -157,10 +154,7 @@ class Seal:
         self._key = hmac.digest(key, context.encode(), "sha256") if key else b""
         self._context, self._signer = context, signer
         self._signature_bytes = SIGNATURE_BYTES if signer is not None else 0
-
-    @property
-    def size(self) -> int:
-        return self._signature_bytes + (MAC_BYTES if self._key else 0)
+        self.size = self._signature_bytes + (MAC_BYTES if key else 0)
 
     def close(self, data: bytes) -> bytes:
         if self._signer is not None:
@@ -245,11 +239,12 @@ class MulticastTransport(TcpTransport):
             lambda name: now + self._peers[name].patience * self._medium.repair,
         )
         for run in runs(chosen, self._most_frames):
-            self._send(FRAMES, self._packet(run))
+            incarnation = self._node.hello(next(iter(run.first))).incarnation
+            self._send(FRAMES, packets.encode(self._node.name, incarnation, run.first, run.frames))
             self._counts["packets"] += 1
             self._counts["copies"] += len(run.first) * len(run.frames)
-        if any(peer.claims for peer in self._peers.values()) and "repair" not in self._timers:
-            self._after("repair", self._medium.repair / 2, self._repair)
+        if "repair" not in self._timers:
+            self._repair_later()
 
     def medium_counts(self) -> dict[str, int]:
         return dict(self._counts)
@@ -264,14 +259,12 @@ class MulticastTransport(TcpTransport):
     def _claims_of(self, name: str, number: int, now: float) -> Claims | None:
         """Those of a peer that would hear a frame of this number."""
         peer = self._peers.get(name)
-        if peer is None or not (peer.calling and peer.called):
+        if peer is None or not (peer.calling and peer.called and self._is_recent(peer.hears_us, now)):
             return None
-        hears = now - peer.hears_us <= SILENT_BEATS * self._medium.beat
-        return peer.claims if hears and number <= self._node.outbox(name).acknowledged + AHEAD else None
+        return peer.claims if number <= self._node.outbox(name).acknowledged + AHEAD else None
 
-    def _packet(self, run: Run) -> bytes:
-        incarnation = self._node.hello(next(iter(run.first))).incarnation
-        return packets.encode(self._node.name, incarnation, run.first, run.frames)
+    def _is_recent(self, beacon: float, now: float) -> bool:
+        return now - beacon <= SILENT_BEATS * self._medium.beat
 
     def _send(self, kind: bytes, body: bytes) -> None:
         datagram = self._seal.close(kind + body)
@@ -284,6 +277,10 @@ class MulticastTransport(TcpTransport):
             with suppress(OSError):  # a full buffer, an interface that is down: the links repair it
                 self._sockets[1].sendto(datagram, self._medium.group)
 
+    def _repair_later(self) -> None:
+        if any(peer.claims for peer in self._peers.values()):
+            self._after("repair", self._medium.repair / 2, self._repair)
+
     def _repair(self) -> None:
         """Leave to the links what was not acknowledged in time."""
         del self._timers["repair"]
@@ -294,8 +291,7 @@ class MulticastTransport(TcpTransport):
                 # Lost, or at a peer that is slow: then the next ones must not be sent twice too.
                 peer.patience = min(2 * peer.patience, MOST_PATIENCE)
                 self.wake(name)
-        if any(peer.claims for peer in self._peers.values()):
-            self._after("repair", self._medium.repair / 2, self._repair)
+        self._repair_later()
 
     def _beat(self) -> None:
         """Tell everybody that we are here, and whom we hear."""
@@ -309,8 +305,7 @@ class MulticastTransport(TcpTransport):
                 write_number(out, len(text))
                 out += text
             for name, peer in self._peers.items():
-                if now - peer.heard <= SILENT_BEATS * self._medium.beat:
-                    out += packets.tag(name)
+                out += packets.tag(name) if self._is_recent(peer.heard, now) else b""
             self._send(BEACON, bytes(out))
         self._after("beat", self._medium.beat, self._beat)
 
@@ -328,11 +323,10 @@ class MulticastTransport(TcpTransport):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        if self._sockets is not None:
-            asyncio.get_running_loop().remove_reader(self._sockets[0])
-            for each in self._sockets:
-                each.close()
-            self._sockets = None
+        sockets, self._sockets = self._sockets or (), None
+        for each in sockets:
+            asyncio.get_running_loop().remove_reader(each)
+            each.close()
 
     # What is heard.
 
@@ -359,55 +353,40 @@ class MulticastTransport(TcpTransport):
         kind, body = data[:1], data[1:]
         if kind == BEACON:
             reader = Reader(body)
-            name, incarnation = self._speaker(reader)
-            if (peer := self._known(name, incarnation)) is not None:
-                self._seal.check(name, data, signature)
-                self._take_beacon(peer, reader)
+            try:
+                name = reader.take(reader.number()).decode()
+            except UnicodeDecodeError as error:
+                raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
+            incarnation = reader.take(reader.number())
         elif kind == FRAMES:
             packet = packets.decode(body)
-            if (peer := self._known(packet.sender, packet.incarnation)) is not None:
-                self._seal.check(packet.sender, data, signature)
-                self._take_packet(peer, packet)
+            name, incarnation = packet.sender, packet.incarnation
         else:
             raise RemoteProtocolError(f"a datagram of unknown kind {kind!r}")
-
-    def _speaker(self, reader: Reader) -> tuple[str, bytes]:
-        """The name and the incarnation that a beacon begins with."""
-        try:
-            name = reader.take(reader.number()).decode()
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
-        return name, reader.take(reader.number())
-
-    def _known(self, name: str, incarnation: bytes) -> Hearer | None:
-        """The peer that a datagram says it is from; None if it is our own, or nothing to us now."""
         peer = self._peers.get(name)
         if peer is None or not peer.called:
-            return None
+            return  # our own, or nothing to us now
         if incarnation != self._node.hello(name).knows:
             raise RemoteProtocolError(f"a datagram of {name!r} with another journal than it has on its link")
-        return peer
+        self._seal.check(name, data, signature)
+        if kind == BEACON:
+            self._take_beacon(peer, reader)
+        elif name not in self._paused:
+            expected = self._node.expects(name)
+            frames = packet.numbered(self._node.name)
+            self._counts["received"] += len(frames)
+            peer.early |= {k: frame for k, frame in frames if expected <= k < expected + AHEAD}
+            self._hand_over(name, peer)
 
     def _take_beacon(self, peer: Hearer, reader: Reader) -> None:
         now = asyncio.get_running_loop().time()
-        if now - peer.heard > SILENT_BEATS * self._medium.beat:
+        if not self._is_recent(peer.heard, now):
             self._beat_soon()
         peer.heard = now
         ours = packets.tag(self._node.name)
         while reader.left:
             if reader.take(packets.TAG_BYTES) == ours:
-                peer.hears_us = peer.heard
-
-    def _take_packet(self, peer: Hearer, packet: packets.Packet) -> None:
-        frames = packet.numbered(self._node.name)
-        if not frames or packet.sender in self._paused:
-            return
-        expected = self._node.expects(packet.sender)
-        self._counts["received"] += len(frames)
-        for number, frame in frames:
-            if expected <= number < expected + AHEAD:
-                peer.early[number] = frame
-        self._hand_over(packet.sender, peer)
+                peer.hears_us = now
 
     def _hand_over(self, name: str, peer: Hearer) -> None:
         """Give the node the frames whose turn has come; forget those that came another way."""

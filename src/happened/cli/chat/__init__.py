@@ -13,19 +13,20 @@ import contextlib
 import difflib
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import LocalProtocolError
 from ...core.exit_codes import ExitCode
 from ...net import LinkChange, Message, Node, Pending, Plaintext, identity
-from ...net.transport import Guard, Transport
+from ...net.transport import Guard
 from ...ordering import DEFAULT, protocols
 from ..options import option
 from ..parser import Parser
 from ..terminal import local_path, note
 from .lines import Lines, printable
-from .prompt import Typed, is_a_terminal, typed_lines
+from .prompt import is_a_terminal, typed_lines
 
 HELP = """\
 /re N TEXT       answer line N
@@ -41,7 +42,6 @@ LEAVING_SECONDS = 5.0
 """Seconds that leaving waits for a broker."""
 HELD_SECONDS = 0.2
 """Seconds between two checks of held messages."""
-
 
 DESCRIPTION = (
     "A terminal chat between nodes: a reply never appears before the line it answers. A message that arrives "
@@ -81,52 +81,44 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    peers = dict(_peer(text, arguments.nats) for text in arguments.peer)
-    if arguments.name in peers:
-        raise LocalProtocolError(f"--peer {arguments.name}: that is your own name; name the others")
+    me, journal, transport = arguments.name, arguments.journal, None
+    peers: dict[str, str] = {}
+    for text in arguments.peer:
+        name, equals, address = text.partition("=")
+        if not name or bool(equals) == bool(arguments.nats):
+            expected = "NAME alone, with --nats" if arguments.nats else "NAME=HOST:PORT"
+            raise LocalProtocolError(f"--peer {text}: {expected}")
+        if name == me:
+            raise LocalProtocolError(f"--peer {me}: that is your own name; name the others")
+        peers[name] = address
+    guard: Guard | None = None
+    if arguments.pki is not None:
+        authority, certificate, key = identity.paths(arguments.pki, me)
+        guard = identity.MutualTls(me, authority=authority, certificate=certificate, key=key)
+    elif arguments.shared_key is not None:
+        guard = identity.SharedKey(arguments.shared_key)
+    elif arguments.plaintext:
+        guard = Plaintext()
+    else:
+        if journal is None:
+            raise LocalProtocolError(
+                "--nats needs --journal: the broker remembers the conversation, and so must you"
+            )
+        from ...net.nats import NatsTransport
+
+        transport = NatsTransport(arguments.nats, stream="happened-chat")
     node = Node(
-        arguments.name,
+        me,
         peers=peers,
         listen=arguments.listen,
         protocol=arguments.protocol,
-        journal=arguments.journal,
+        journal=journal,
         trace=arguments.trace,
-        guard=_guard(arguments),
-        transport=_transport(arguments),
+        guard=guard,
+        transport=transport,
     )
-    journal = arguments.journal
     file = None if journal is None else Path(journal).with_name(f"{Path(journal).name}.lines")
-    return asyncio.run(_chat(node, sorted(peers), Lines(arguments.name, file)))
-
-
-def _peer(text: str, nats: str | None) -> tuple[str, str]:
-    name, equals, address = text.partition("=")
-    if not name or bool(equals) == bool(nats):
-        raise LocalProtocolError(
-            f"--peer {text}: " + ("NAME alone, with --nats" if nats else "NAME=HOST:PORT")
-        )
-    return name, address
-
-
-def _guard(arguments: argparse.Namespace) -> Guard | None:
-    if arguments.pki is not None:
-        authority, certificate, key = identity.paths(arguments.pki, arguments.name)
-        return identity.MutualTls(arguments.name, authority=authority, certificate=certificate, key=key)
-    if arguments.shared_key is not None:
-        return identity.SharedKey(arguments.shared_key)
-    return Plaintext() if arguments.plaintext else None
-
-
-def _transport(arguments: argparse.Namespace) -> Transport | None:
-    if arguments.nats is None:
-        return None
-    if arguments.journal is None:
-        raise LocalProtocolError(
-            "--nats needs --journal: the broker remembers the conversation, and so must you"
-        )
-    from ...net.nats import NatsTransport
-
-    return NatsTransport(arguments.nats, stream="happened-chat")
+    return asyncio.run(Chat(node, sorted(peers), Lines(me, file)).run())
 
 
 class Door(logging.Handler):
@@ -135,7 +127,7 @@ class Door(logging.Handler):
     def __init__(self, node: Node) -> None:
         super().__init__(logging.WARNING)
         self._node = node
-        self._told: tuple[str, str] = ("", "")  # the peers that are disconnected, and why
+        self._told = ("", "")  # the peers that are disconnected, and why
         node.on_link(self.link_changed)
 
     def link_changed(self, change: LinkChange) -> None:
@@ -148,87 +140,88 @@ class Door(logging.Handler):
             note(printable(f"({record.getMessage().removeprefix(f'{self._node.name}: ')})"))
 
 
-async def _chat(node: Node, peers: list[str], lines: Lines) -> int:
-    logging.getLogger("happened").addHandler(Door(node))
-    async with node:
-        lines.load(node.delivered)
-        with typed_lines(f"{node.name}> ", (*COMMANDS, *peers), lines.own()) as typed:
-            at = getattr(node.transport, "address", "the broker")
-            note(f"{node.name}, at {at}, talks to {', '.join(peers)}")
-            if is_a_terminal():
-                _show_newest(lines, EARLIER_LINES)
-            tasks = [
-                asyncio.create_task(each)
-                for each in (Saying(node, peers, lines).all(typed), _hear(node, lines), _tell_held(node))
-            ]
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for task in done:
-                task.result()
-            await _leave(node, lines)
-    return ExitCode.HOLDS
-
-
-async def _leave(node: Node, lines: Lines) -> None:
-    """Show our own last lines, wait until a broker has them, and say which peers do not have them yet."""
-    await node.flush()
-    while (message := node.receive_nowait()) is not None:
-        _show(message, lines)
-    if not node.transport.acknowledges_for_peers:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LEAVING_SECONDS):
-                while _waits_for(node):
-                    await asyncio.sleep(0.05)
-    if away := _waits_for(node):
-        when = "when you are here again" if node.is_journaled else "no more: there is no --journal"
-        note(f"({', '.join(away)} will get the rest {when})")
-
-
-def _waits_for(node: Node) -> list[str]:
-    """The peers that have not received everything and are disconnected; or the broker has not confirmed
-    yet."""
-    peers, over_broker = node.stats()["peers"], not node.transport.acknowledges_for_peers
-    return [
-        name for name, peer in peers.items() if peer["outbox_frames"] and (over_broker or not peer["calling"])
-    ]
-
-
-def _show_newest(lines: Lines, count: int) -> None:
-    for line in lines.newest(count):
-        print(lines.shown(line), flush=True)
-
-
-class Saying:
-    """Handles typed lines. A process also sends its lines to itself, so that they appear at their place in
-    the order and are remembered like other lines."""
+class Chat:
+    """Shows lines as they are delivered, and handles typed ones. A process also sends its lines to itself, so
+    that they appear at their place in the order and are remembered like other lines."""
 
     def __init__(self, node: Node, peers: list[str], lines: Lines) -> None:
         self._node, self._peers, self._lines = node, peers, lines
 
-    async def all(self, typed: Typed) -> None:
-        while (line := await typed.line()) is not None:
+    async def run(self) -> int:
+        node, peers, lines = self._node, self._peers, self._lines
+        logging.getLogger("happened").addHandler(Door(node))
+        async with node:
+            lines.load(node.delivered)
+            with typed_lines(f"{node.name}> ", (*COMMANDS, *peers), lines.own()) as typed:
+                at = getattr(node.transport, "address", "the broker")
+                note(f"{node.name}, at {at}, talks to {', '.join(peers)}")
+                if is_a_terminal():
+                    self._show_newest(EARLIER_LINES)
+                acts = (self._obey(typed), self._hear(), self._tell_held())
+                tasks = [asyncio.create_task(each) for each in acts]
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                for task in done:
+                    task.result()
+                await self._leave()
+        return ExitCode.HOLDS
+
+    async def _leave(self) -> None:
+        """Show our own last lines, wait until a broker has them, and say which peers do not have them yet."""
+        node = self._node
+        await node.flush()
+        while (message := node.receive_nowait()) is not None:
+            self._show(message)
+        if not node.transport.acknowledges_for_peers:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVING_SECONDS):
+                    while self._waiting():
+                        await asyncio.sleep(0.05)
+        if away := self._waiting():
+            when = "when you are here again" if node.is_journaled else "no more: there is no --journal"
+            note(f"({', '.join(away)} will get the rest {when})")
+
+    def _waiting(self) -> list[str]:
+        """The peers that have not received everything and are disconnected; or the broker has not confirmed
+        yet."""
+        over_broker = not self._node.transport.acknowledges_for_peers
+        peers = self._node.stats()["peers"].items()
+        return [
+            name for name, peer in peers if peer["outbox_frames"] and (over_broker or not peer["calling"])
+        ]
+
+    # Typed lines.
+
+    async def _obey(self, typed: Callable[[], Awaitable[str | None]]) -> None:
+        while (line := await typed()) is not None:
             text = line.strip()
             if text == "/quit":
                 return
             if text.startswith("/"):
-                await self._command(*_words(text))
+                command, _, rest = text.partition(" ")
+                first, _, words = rest.strip().partition(" ")
+                await self._command(command, first, words.strip())
             elif text:
                 await self._say(self._peers, {"text": text})
 
     async def _command(self, command: str, first: str, words: str) -> None:
         match command:
             case "/who":
-                note(_who(self._node))
+                note(self._who())
             case "/held":
                 note("\n".join(map(_held, self._node.pending())) or "nothing is held")
             case "/history":
-                _show_newest(self._lines, int(first) if first.isdecimal() else EARLIER_LINES)
+                self._show_newest(int(first) if first.isdecimal() else EARLIER_LINES)
             case "/to" if first in self._peers and words:
                 await self._say([first], {"text": words, "alone": True, "to": first})
+            case "/to" if first == self._node.name and words:
+                note(f"{first} is you")
             case "/to" if first and words:
-                note(_nobody(first, self._node.name, self._peers))
+                near = difflib.get_close_matches(first, self._peers, 1)
+                others = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._peers)}"
+                note(f"nobody is called {printable(first)}; {others}")
             case "/re" if words and (answers := self._lines.named(first)):
                 await self._say(self._peers, {"text": words, "answers": answers})
             case "/re" if first and words:
@@ -244,55 +237,42 @@ class Saying:
                 raise
             note(str(error))
 
+    def _who(self) -> str:
+        """Everybody, and who is connected now. With a broker everybody counts as connected: it keeps their
+        messages."""
+        node = self._node
+        if not node.transport.acknowledges_for_peers:
+            return f"{', '.join(node.members)}: the broker keeps what is said for those who are away"
+        peers = node.stats()["peers"]
+        here = {name: "there" if peer["calling"] else "away" for name, peer in peers.items()}
+        return ", ".join(f"{name} ({here.get(name, 'you')})" for name in node.members)
 
-def _words(text: str) -> tuple[str, str, str]:
-    command, _, rest = text.partition(" ")
-    first, _, words = rest.strip().partition(" ")
-    return command, first, words.strip()
+    # Delivered lines.
 
+    async def _hear(self) -> None:
+        async for message in self._node:
+            self._show(message)
 
-def _nobody(name: str, me: str, peers: list[str]) -> str:
-    if name == me:
-        return f"{me} is you"
-    near = difflib.get_close_matches(name, peers, 1)
-    others = f"did you mean {near[0]}?" if near else f"there are {', '.join(peers)}"
-    return f"nobody is called {printable(name)}; {others}"
+    def _show(self, message: Message) -> None:
+        line = self._lines.add(message)
+        if line is not None:
+            print(self._lines.shown(line), flush=True)
+        message.ack_nowait()
 
+    def _show_newest(self, count: int) -> None:
+        for line in self._lines.newest(count):
+            print(self._lines.shown(line), flush=True)
 
-def _who(node: Node) -> str:
-    """Everybody, and who is connected now. With a broker everybody counts as connected: it keeps their
-    messages."""
-    if not node.transport.acknowledges_for_peers:
-        return f"{', '.join(node.members)}: the broker keeps what is said for those who are away"
-    peers = node.stats()["peers"]
-    return ", ".join(
-        f"{name} ({'you' if name == node.name else 'there' if peers[name]['calling'] else 'away'})"
-        for name in node.members
-    )
-
-
-async def _hear(node: Node, lines: Lines) -> None:
-    async for message in node:
-        _show(message, lines)
-
-
-def _show(message: Message, lines: Lines) -> None:
-    line = lines.add(message)
-    if line is not None:
-        print(lines.shown(line), flush=True)
-    message.ack_nowait()
-
-
-async def _tell_held(node: Node) -> None:
-    """Say once, for each held message, what it waits for."""
-    told: set[str] = set()
-    while True:
-        pending = node.pending()
-        for each in pending:
-            if each.message not in told:
-                note(_held(each))
-        told = {each.message for each in pending}
-        await asyncio.sleep(HELD_SECONDS)
+    async def _tell_held(self) -> None:
+        """Say once, for each held message, what it waits for."""
+        told: set[str] = set()
+        while True:
+            pending = self._node.pending()
+            for each in pending:
+                if each.message not in told:
+                    note(_held(each))
+            told = {each.message for each in pending}
+            await asyncio.sleep(HELD_SECONDS)
 
 
 def _held(pending: Pending) -> str:

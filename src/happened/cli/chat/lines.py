@@ -64,18 +64,12 @@ class Lines:
         """The line of a message; None if an earlier session has shown it."""
         if message.number <= self._last.delivery and message.name in self._numbers:
             return None
-        line = self._line(message)
-        self._remember(line)
-        self._write(line)
-        return line
-
-    def _line(self, message: Message) -> Line:
         said = _read_message(message)
         answers, to = said.get("answers"), said.get("to")
         alone = ""
         if said.get("alone") is True:
             alone = to if message.sender == self._me and isinstance(to, str) else self._me
-        return Line(
+        line = Line(
             self._last.number + 1,
             message.number,
             message.name,
@@ -84,6 +78,9 @@ class Lines:
             answers if isinstance(answers, str) else "",
             alone,
         )
+        self._remember(line)
+        self._write(line)
+        return line
 
     def _remember(self, line: Line) -> None:
         self._last = line._replace(delivery=max(line.delivery, self._last.delivery))
@@ -119,28 +116,21 @@ class Lines:
             return
         try:
             if self._written >= 2 * REMEMBERED:
-                self._shorten(self._file)
+                shorter = self._file.with_name(f"{self._file.name}.new")
+                with open(shorter, "w", opener=_private) as out:
+                    out.writelines(json.dumps(each._asdict()) + "\n" for each in self._lines.values())
+                os.replace(shorter, self._file)
+                self._written = len(self._lines)
             with open(self._file, "a", opener=_private) as file:
-                file.write(_to_json(line))
+                file.write(json.dumps(line._asdict()) + "\n")
             self._written += 1
         except OSError as error:
             self._is_writable = False
             note(f"{self._file}: lines are no longer kept for the next start: {error.strerror}")
 
-    def _shorten(self, file: Path) -> None:
-        shorter = file.with_name(f"{file.name}.new")
-        with open(shorter, "w", opener=_private) as out:
-            out.writelines(map(_to_json, self._lines.values()))
-        os.replace(shorter, file)
-        self._written = len(self._lines)
-
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _to_json(line: Line) -> str:
-    return json.dumps(line._asdict()) + "\n"
 
 
 def _read(file: Path) -> Iterator[Line]:
