@@ -35,31 +35,26 @@ def authority(name: str, days: int) -> tuple[bytes, bytes]:
     return _pem(builder.sign(key, hashes.SHA256())), _pem_key(key)
 
 
-def issue(name: str, days: float, authority_certificate: bytes, authority_key: bytes) -> tuple[bytes, bytes]:
-    """A certificate for the process `name`, to call and to be called, and its key, as PEM."""
+def issue(name: str, days: float, *authority: bytes) -> tuple[bytes, bytes]:
+    """A certificate for the process `name`, to call and to be called, and its key, as PEM. `authority` is its
+    certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    return certify(name, key.public_key(), days, authority_certificate, authority_key), _pem_key(key)
+    return certify(name, key.public_key(), days, *authority), _pem_key(key)
 
 
 def renew(name: str, days: float, certificates: bytes, authority: tuple[bytes, bytes]) -> bytes:
     """Other certificates for the keys of these, which must be of the process `name`: what a key has signed
-    stays as good. `authority` is its certificate and its key."""
+    stays as good."""
     issuers = read(authority[0])
     keys = [key_of(each, name, issuers) for each in read(certificates)]
     return b"".join(certify(name, key, days, *authority) for key in keys)
 
 
-def certify(
-    name: str,
-    key: ec.EllipticCurvePublicKey,
-    days: float,
-    authority_certificate: bytes,
-    authority_key: bytes,
-) -> bytes:
+def certify(name: str, key: ec.EllipticCurvePublicKey, days: float, *authority: bytes) -> bytes:
     """A certificate of the process `name` for a key, as PEM."""
     try:
-        issuer = x509.load_pem_x509_certificate(authority_certificate)
-        signing_key = serialization.load_pem_private_key(authority_key, password=None)
+        issuer = x509.load_pem_x509_certificate(authority[0])
+        signing_key = serialization.load_pem_private_key(authority[1], password=None)
     except (ValueError, TypeError) as error:
         raise IdentityError(f"the authority's files are damaged: {error}") from None
     if not isinstance(signing_key, ec.EllipticCurvePrivateKey):
@@ -86,19 +81,11 @@ def _builder(
     days: float,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False
-        )
-    )
+    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key())
+    number, begins, ends = x509.random_serial_number(), now - CLOCK_SKEW, now + timedelta(days=days)
+    builder = x509.CertificateBuilder(issuer, subject, key, number, begins, ends)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    return builder.add_extension(signer, critical=False)
 
 
 def read(pem: bytes) -> list[x509.Certificate]:
@@ -152,16 +139,12 @@ def _common_name(name: str) -> x509.Name:
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    never = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
         crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
+        **dict.fromkeys((*never, "encipher_only", "decipher_only"), False),
     )
 
 

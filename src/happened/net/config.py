@@ -170,11 +170,9 @@ def _nats(given: dict[str, Any]) -> Transport:
         from .nats_broadcast import NatsBroadcast
     except ImportError as error:
         raise NodeError(f"[nats] needs the extra `nats`: pip install 'happened[nats]' ({error})") from error
-    options = {key: given[key] for key in ("servers", "stream", "replicas") if key in given}
-    options |= connect_options(given)
+    options = connect_options(given)
+    options |= {key: given[key] for key in ("servers", "stream", "replicas") if key in given}
     try:
-        return (NatsBroadcast if given.get("broadcast") else NatsTransport)(
-            **options, **connect_options(given)
-        )
+        return (NatsBroadcast if given.get("broadcast") else NatsTransport)(**options)
     except TypeError as error:
         raise CausalityError(f"[nats]: {error}") from error

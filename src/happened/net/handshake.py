@@ -49,7 +49,7 @@ class Mode(IntEnum):
 
 Reason = IntEnum("Reason", "MALFORMED VERSION MODE ROLE ADDRESSEE NAME PROOF UNWELCOME REFUSED")
 """Why a handshake failed; the number is what the other end is told."""
-TOLD = {
+TOLD: dict[int, str] = {
     Reason.MALFORMED: "it does not understand us",
     Reason.VERSION: f"it does not speak version {VERSION} of the handshake",
     Reason.MODE: "its links are secured in another way than ours",
@@ -174,7 +174,7 @@ class Handshake:
             )
         if len(held) > 5 and held[5] == _REFUSAL:
             if len(held) > 6:
-                told = dict[int, str](TOLD).get(held[6], f"for reason {held[6]}, which we do not know")
+                told = TOLD.get(held[6], f"for reason {held[6]}, which we do not know")
                 raise HandshakeError(Reason.REFUSED, f"it refused us: {told}")
             return None
         if len(held) > 5 and held[5] != _HELLO:
