@@ -1,30 +1,16 @@
 """The two ends of a TCP connection (tcp.py): handshake, hellos, records and signs of life."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import RemoteProtocolError
+from . import records
 from .handshake import HandshakeError
 from .identity import certificate_lasts
-from .records import (
-    LENGTH,
-    RECORD_BODIES,
-    RECORD_BYTES,
-    Records,
-    checked_hello,
-    control,
-    fit_record,
-    frames_in,
-    frames_out,
-    hello_to_json,
-    number_in,
-    read_control,
-    with_check,
-)
+from .records import LENGTH, RECORD_BODIES, RECORD_BYTES, Records
 from .terms import CHECKSUM
 from .transport import Hello
 
@@ -63,9 +49,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
         self._transport.set_write_buffer_limits(high=WRITE_AHEAD)
-        raw = transport.get_extra_info("socket")
-        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = transport.get_extra_info("peername")
         self._address = f"{address[0]}" if address else "somebody"
         self._after("watch", self._owner.limits.handshake, "it did not say who it is in time")
@@ -92,26 +75,21 @@ class Connection(asyncio.Protocol):
             return
         try:
             if not self.peer:
-                data = self._shake_hands(data)
+                self._transport.write(self._handshake.receive(data))
+                if self._handshake.peer is not None:
+                    self._is_proven = True
+                    self._owner.check_peer(self._handshake.peer)
+                    self.peer = self._handshake.peer
+                    self._speak_first()
+                data = self._handshake.rest
             if self.peer:
+                longest = self._owner.limits.frame
                 for record in self._records.feed(data):
-                    self._take(frames_in(self._handshake.channel.open(record), self._owner.limits.frame))
+                    self._take(records.frames_in(self._handshake.channel.open(record), longest))
                     if self._ended:
                         return
         except RemoteProtocolError as error:
             self._refuse(error)
-
-    def _shake_hands(self, data: bytes) -> bytes:
-        """Take bytes of the handshake; returns those that follow it, once we know our peer."""
-        self._transport.write(self._handshake.receive(data))
-        peer = self._handshake.peer
-        if peer is None:
-            return b""
-        self._is_proven = True
-        self._owner.check_peer(peer)
-        self.peer = peer
-        self._speak_first()
-        return self._handshake.rest
 
     def _speak_first(self) -> None:
         """The peer has just been authenticated: the caller says hello."""
@@ -136,7 +114,10 @@ class Connection(asyncio.Protocol):
 
     def say(self, **said: Any) -> None:
         if not self._ended:
-            self.write(control(**said))
+            self.write(records.control(**said))
+
+    def _say_hello(self, hello: Hello, **more: int) -> None:
+        self.say(**records.with_check(hello=records.hello_to_json(hello), **more))
 
     def end(self, reason: str, *, at_once: bool = False) -> None:
         """Close the connection, for a reason that is logged unless it is empty; `at_once`: what was written
@@ -182,12 +163,10 @@ class Connection(asyncio.Protocol):
         if isinstance(error, HandshakeError) and not self._is_proven:
             self._transport.write(error.answer)
         elif self._is_proven:
-            self.say(refused=str(error)[:500], **self._refused_frame())
+            is_frame = self._agreed and not self.outgoing
+            which = {"number": self._owner.host.expects(self.peer)} if is_frame else {}
+            self.say(refused=str(error)[:500], **which)
         self.end(str(error))
-
-    def _refused_frame(self) -> dict[str, int]:
-        """Which of the peer's frames is refused, if frames may come already."""
-        return {}
 
     def _protect(self, ours: Hello, theirs: Hello) -> None:
         """Both hellos were told; what follows them, in either direction, is checked for damage."""
@@ -201,7 +180,7 @@ class Connection(asyncio.Protocol):
             self.end("no sign of life", at_once=True)
             return
         if self._may_write and not self._ended:
-            self.write(control())
+            self.write(records.control())
         self._after("watch", self._owner.limits.heartbeat, self._beat)
 
 
@@ -229,17 +208,14 @@ class Called(Connection):
             number, self._unsaid = self._unsaid, None
             self.say(have=number)
 
-    def _refused_frame(self) -> dict[str, int]:
-        return {"number": self._owner.host.expects(self.peer)} if self._agreed else {}
-
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
         if self._unmet is not None and frames:  # a caller that goes on after our hello is remembered
             number, body = frames[0]
-            if number or "refused" not in read_control(body):
+            if number or "refused" not in records.read_control(body):
                 host.meet(self.peer, self._unmet)
                 self._unmet = None
-        if self._agreed and all(map(NUMBER, frames)):
+        if self._agreed and all(map(NUMBER, frames)):  # nearly always
             host.arrived(self.peer, frames)
             return
         for number, body in frames:
@@ -247,15 +223,15 @@ class Called(Connection):
                 if not self._agreed:
                     raise RemoteProtocolError("frames come before a hello")
                 host.arrived(self.peer, [(number, body)])
-            elif (said := read_control(body)) and "refused" in said:
+            elif (said := records.read_control(body)) and "refused" in said:
                 self.end(f"it refused us: {said['refused']!s:.500}")
             elif "hello" in said and not self._agreed:
-                self._unmet, ours = checked_hello(said), host.hello(self.peer)
+                self._unmet, ours = records.checked_hello(said), host.hello(self.peer)
                 host.check(self.peer, self._unmet)
                 self._agree()
                 self._owner.welcome(self)
                 host.numbered_in(self.peer, self._unmet.lives)  # before it may send by another medium
-                self.say(**with_check(hello=hello_to_json(ours), have=host.received(self.peer)))
+                self._say_hello(ours, have=host.received(self.peer))
                 self._protect(ours, self._unmet)
 
 
@@ -276,20 +252,26 @@ class Calling(Connection):
 
     def _speak_first(self) -> None:
         self._ours = self._owner.host.hello(self.peer)
-        self.say(**with_check(hello=hello_to_json(self._ours)))
+        self._say_hello(self._ours)
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
         for number, body in frames:
             if number:
                 raise RemoteProtocolError("frames come against the direction of their link")
-            said = read_control(body)
+            said = records.read_control(body)
             if "refused" in said:
-                self._note_refusal(said)
+                reason = f"it refused us: {said['refused']!s:.500}"
+                if self._agreed:
+                    self.was_refused = True
+                    refused = records.number_in(said, "number") if "number" in said else self._sent
+                    if self._began < refused <= self._sent:
+                        host.set_aside(self.peer, refused, reason)
+                self.end(reason)
             elif "hello" in said and not self._agreed:
                 self._greeted(said)
             elif self._agreed and "have" in said:
-                host.freed(self.peer, have := number_in(said, "have"))
+                host.freed(self.peer, have := records.number_in(said, "have"))
                 if have > self._began:
                     self.has_progressed = True
                     if self._probes:
@@ -299,26 +281,17 @@ class Calling(Connection):
                 self.has_progressed = True  # it has not hung up on what we sent
 
     def _greeted(self, said: dict[str, Any]) -> None:
-        host, theirs = self._owner.host, checked_hello(said)
+        host, theirs = self._owner.host, records.checked_hello(said)
         if self._ours is not None:
             self._protect(self._ours, theirs)
         host.check(self.peer, theirs)
-        self._sent = self._began = number_in(said, "have")
+        self._sent = self._began = records.number_in(said, "have")
         host.resumes(self.peer, self._sent, theirs.heard)
         host.meet(self.peer, theirs)
         self._longest = theirs.terms.frame or self._longest
         self._agree()
         self.say()  # so that it can be sure of us, too
         self.pump()
-
-    def _note_refusal(self, said: dict[str, Any]) -> None:
-        reason = f"it refused us: {said['refused']!s:.500}"
-        if self._agreed:
-            self.was_refused = True
-            number = number_in(said, "number") if "number" in said else self._sent
-            if self._began < number <= self._sent:
-                self._owner.host.set_aside(self.peer, number, reason)
-        self.end(reason)
 
     def pump(self) -> None:
         """Send what is released, as long as the connection takes it and the peer takes the frames."""
@@ -328,14 +301,14 @@ class Calling(Connection):
                 return
             if not (frames := outbox.after(self._sent, 1 if self._probes else RECORD_BODIES)):
                 return
-            record = frames_out(frames)
+            record = records.frames_out(frames)
             if len(record) > RECORD_BYTES or len(record) > self._longest:
-                if not (fitting := fit_record(frames, self._longest)):
+                if not (fitting := records.fit_record(frames, self._longest)):
                     number, frame = frames[0]
                     why = f"it has {len(frame)} bytes, and {self.peer!r} takes {self._longest}"
                     self._owner.host.set_aside(self.peer, number, f"{why}: raise limits.frame there")
                     return
-                frames, record = fitting, frames_out(fitting)
+                frames, record = fitting, records.frames_out(fitting)
             self._sent = frames[-1][0]
             self.write(record)
 
