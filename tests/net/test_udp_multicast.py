@@ -285,7 +285,7 @@ def test_where_nodes_sign_another_holder_of_the_key_cannot_speak_for_one():
             seal = Seal(KEY, UdpMulticast(group).group, signer)
             inject(group, seal.close(forged), seal.close(BEACON + bytes(beacon)))
         await until(lambda: medium(bob)["refused"] == medium(carol)["refused"] == 4)
-        assert not bob.transport._peers["alice"].early
+        assert not bob.transport.peers["alice"].early
         await alice.multicast(["bob", "carol"], b"second")
         assert await take(bob, 1) == ["alice:2"] == await take(carol, 1)
         await asyncio.gather(*(node.close() for node in nodes))
@@ -316,7 +316,7 @@ def test_datagrams_of_strangers_of_another_life_and_from_far_ahead_are_not_taken
                 if refused == 2:
                     break
             assert refused == 2  # another life, unknown kind
-            assert not nodes["bob"].transport._peers["alice"].early
+            assert not nodes["bob"].transport.peers["alice"].early
             assert nodes["bob"].stats()["refused"] == 0
             await nodes["alice"].multicast(["bob", "carol"], b"x")
             for name in ("bob", "carol"):

@@ -94,15 +94,21 @@ class Listener:
         self._owner.host.disconnected(host, False, reason)
 
     async def _greet(self, connection: socket.socket, host: str) -> None:
+        loop, came = asyncio.get_running_loop(), asyncio.Event()
         try:
             async with asyncio.timeout(self._seconds):
-                await _first_byte(connection)
+                # Until something can be read, or the other side has hung up; nothing is taken.
+                loop.add_reader(connection, came.set)
+                try:
+                    await came.wait()
+                finally:
+                    loop.remove_reader(connection)
             task = asyncio.current_task()
             if task in self._silent:
                 del self._silent[task]
                 self._enter(self._greeting, task, host)
             context = self._owner.guard.tls(server=True)  # each time, since certificates are renewed
-            await asyncio.get_running_loop().connect_accepted_socket(
+            await loop.connect_accepted_socket(
                 lambda: Called(self._owner),
                 connection,
                 ssl=context,
@@ -127,13 +133,3 @@ def _why(error: OSError) -> str:
     """Why TLS failed: for a certificate, what is wrong with that one."""
     told = (getattr(error, "reason", None), getattr(error, "verify_message", None))
     return ": ".join(each for each in told if each) or str(error) or type(error).__name__
-
-
-async def _first_byte(connection: socket.socket) -> None:
-    """Wait until something can be read, or the other side has hung up; nothing is taken."""
-    loop, came = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection, came.set)
-    try:
-        await came.wait()
-    finally:
-        loop.remove_reader(connection)

@@ -112,15 +112,6 @@ class Hosting:
         """The frames that arrive from now on were numbered in these lives of the peer."""
         self._lives[self._members.index[peer]] = lives
 
-    def _hear_life(self, link: int) -> None:
-        """Remember the life of the last frame that was taken, together with the frame."""
-        engine, lives = self._engine, self._lives[link]
-        life = life_of(engine.inboxes[link].received_through, lives)
-        if life != engine.links.lives.last_heard(link):
-            engine.hear_life(link, life)
-        if not lives or life == lives[-1][0]:
-            del self._lives[link]
-
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
         """Frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:
         those before it are taken, and the link is to be closed (or the frame refused)."""
@@ -148,8 +139,13 @@ class Hosting:
         finally:
             if new := inbox.received_through - before:
                 self.frames_received += new
-                if link in self._lives:
-                    self._hear_life(link)
+                if (lives := self._lives.get(link)) is not None:
+                    # The life of the last frame that was taken is remembered together with the frame.
+                    life = life_of(inbox.received_through, lives)
+                    if life != self._links.lives.last_heard(link):
+                        engine.hear_life(link, life)
+                    if not lives or life == lives[-1][0]:
+                        del self._lives[link]
                 self._commits.schedule()
                 if engine.members.joined != running.joined:
                     running.after_a_change()

@@ -36,7 +36,7 @@ from . import nats_broker as broker
 from .link import Sendable
 from .medium import Claims, Run, Unclaimed, claimed, runs
 from .nats import NatsTransport
-from .nats_broker import RETRY_SECONDS, consumer_name, end, kept, reason, token
+from .nats_broker import RETRY_SECONDS, end, kept, reason, token
 from .nats_link import Frames, Link, most_bytes
 from .transport import Shared
 
@@ -160,15 +160,10 @@ class SharedLink(Link):
         )
 
     async def _prepare(self) -> None:
-        await self._make_common_consumer(self._peer, self._host.name)
+        to, me = self._peer, self._host.name
+        await self._make_consumer(self._common, to, me, self._common_subject(to, me))
         self._has_consumer = True
         await asyncio.Event().wait()
-
-    async def _make_common_consumer(self, to: str, sender: str) -> str:
-        """The consumer of one process for what another one publishes: the same, whoever makes it."""
-        name = consumer_name(to, sender)
-        await self._make_consumer(self._common, name, self._common_subject(to, sender))
-        return name
 
     def _common_subject(self, to: str, sender: str) -> str:
         before = "*." * self._host.hello(self._peer).members.index(to)
@@ -180,11 +175,11 @@ class SharedLink(Link):
         message = await kept(self._jetstream, self._common, subject=self._common_subject(peer, me))
         if message is None:
             return last
-        try:
+        with contextlib.suppress(RemoteProtocolError):
             packet, frames = self._opened(message, me, peer)
-        except RemoteProtocolError:
-            return last
-        return max(last, (frames[-1][0], b"")) if packet.incarnation == incarnation else last
+            if packet.incarnation == incarnation:
+                return max(last, (frames[-1][0], b""))
+        return last
 
     def _opened(self, message: Any, sender: str, to: str) -> tuple[packets.Packet, Frames]:
         """A packet on the subject of `sender`, and its frames for `to`; RemoteProtocolError if it is not its
@@ -228,9 +223,9 @@ class SharedLink(Link):
     # Incoming.
 
     async def _pull_common(self) -> None:
-        await self._is_current.wait()
-        consumer = await self._make_common_consumer(self._host.name, self._peer)
-        await self._pull_from(self._common, consumer, self._take_packet)
+        await self._pull_from(
+            self._common, self._common_subject(self._host.name, self._peer), self._take_packet
+        )
 
     async def _take_packet(self, message: Any) -> None:
         """Take the frames of a packet that are for us, whose sender's subject says who sent it."""

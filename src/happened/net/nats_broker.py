@@ -164,11 +164,6 @@ async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
         await asyncio.wait(pending, timeout=0.1)
 
 
-def consumer_name(me: str, peer: str) -> str:
-    """The consumer of `me` for what comes from `peer`. Its name may hold less than a subject does."""
-    return f"{token(me)}-from-{token(peer)}".replace("%", "=")
-
-
 def token(name: str) -> str:
     """Quote a name so that it is one token of a subject."""
     return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")

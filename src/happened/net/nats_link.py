@@ -199,7 +199,7 @@ class Link:
         await self._is_current.wait()
         self._published = self._outbox().acknowledged
         await broker.publish_in_order(
-            self._next_batch, self._publish_batch, self._note_stored, self._not_published, self._awake
+            self._next_batch, self._publish_batch, self._note_stored, self._note_failed, self._awake
         )
 
     def _next_batch(self) -> Frames:
@@ -215,7 +215,7 @@ class Link:
             self._host.connected(self._peer, True)
         self._stored(batch[-1][0])
 
-    def _not_published(self, error: Exception) -> None:
+    def _note_failed(self, error: Exception) -> None:
         self._note_failure("publication", error)
         self._published = self._outbox().acknowledged
         self._host.disconnected(self._peer, True, f"not published: {reason(error)}")
@@ -256,14 +256,13 @@ class Link:
     # Incoming.
 
     async def _pull(self) -> None:
-        await self._is_current.wait()
-        me, peer = self._host.name, self._peer
-        consumer = broker.consumer_name(me, peer)
-        await self._make_consumer(self._stream, consumer, f"{self._stream}.{token(me)}.{token(peer)}")
-        await self._pull_from(self._stream, consumer, self._take)
+        me, peer = token(self._host.name), token(self._peer)
+        await self._pull_from(self._stream, f"{self._stream}.{me}.{peer}", self._take)
 
-    async def _pull_from(self, stream: str, consumer: str, take: Callable[[Any], Awaitable[None]]) -> None:
+    async def _pull_from(self, stream: str, subject: str, take: Callable[[Any], Awaitable[None]]) -> None:
         """Ask the broker for messages while the link is not paused, and take them as they come."""
+        await self._is_current.wait()
+        consumer = await self._make_consumer(stream, self._host.name, self._peer, subject)
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe(inbox)
         request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
@@ -290,7 +289,10 @@ class Link:
             with contextlib.suppress(nats.errors.Error):
                 await subscription.unsubscribe()
 
-    async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
+    async def _make_consumer(self, stream: str, to: str, sender: str, subject: str) -> str:
+        """The consumer of one process for what another one publishes: the same, whoever makes it."""
+        # Its name may hold less than a subject does.
+        name = f"{token(to)}-from-{token(sender)}".replace("%", "=")
         config = api.ConsumerConfig(
             name=name,
             durable_name=name,
@@ -304,7 +306,7 @@ class Link:
             try:
                 await self._jetstream.add_consumer(stream, config)
                 self._note_answer("consumer")
-                return
+                return name
             except (TimeoutError, OSError, nats.errors.Error) as error:
                 self._note_failure("consumer", error)
                 self._host.disconnected(self._peer, False, f"no consumer: {reason(error)}")

@@ -15,6 +15,7 @@ Bounds     a connection holds one record being received and about one being sent
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import random
 from functools import partial
@@ -69,7 +70,10 @@ class TcpTransport(Transport):
         self._check_local(split_address(address)[0], f"calls {peer!r} at")
 
     def _check_local(self, where: str, what: str) -> None:
-        if self.guard.local_only and not _is_loopback(where):
+        is_local = where == "localhost"
+        with contextlib.suppress(ValueError):
+            is_local = is_local or ipaddress.ip_address(where).is_loopback
+        if self.guard.local_only and not is_local:
             raise NodeError(
                 f"{what} {where!r}, which is not loopback, without authentication; give certificates or a "
                 "shared key, or allow plaintext anywhere by name"
@@ -199,10 +203,3 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise NodeError(f"{address!r} is no address: write host:port, such as 127.0.0.1:7001 or [::1]:7001")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

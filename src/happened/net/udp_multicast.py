@@ -200,7 +200,7 @@ class MulticastTransport(TcpTransport):
     def __init__(self, links: TcpTransport, medium: UdpMulticast, seal: Seal) -> None:
         super().__init__(links.address, links.guard, links.limits)
         self._medium, self._seal = medium, seal
-        self._peers: dict[str, Hearer] = {}
+        self.peers: dict[str, Hearer] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._counts = dict.fromkeys(COUNTS, 0)
@@ -217,11 +217,11 @@ class MulticastTransport(TcpTransport):
         self._beat()
 
     def add_peer(self, peer: str, address: str) -> None:
-        self._peers.setdefault(peer, Hearer())
+        self.peers.setdefault(peer, Hearer())
         super().add_peer(peer, address)
 
     def remove_peer(self, peer: str) -> None:
-        self._peers.pop(peer, None)
+        self.peers.pop(peer, None)
         super().remove_peer(peer)
 
     async def close(self) -> None:
@@ -236,7 +236,7 @@ class MulticastTransport(TcpTransport):
             released,
             lambda name, number: self._claims_of(name, number, now),
             lambda frame, hearing: len(frame) <= self._most_frames(len(hearing)),
-            lambda name: now + self._peers[name].patience * self._medium.repair,
+            lambda name: now + self.peers[name].patience * self._medium.repair,
         )
         for run in runs(chosen, self._most_frames):
             incarnation = self._node.hello(next(iter(run.first))).incarnation
@@ -258,7 +258,7 @@ class MulticastTransport(TcpTransport):
 
     def _claims_of(self, name: str, number: int, now: float) -> Claims | None:
         """Those of a peer that would hear a frame of this number."""
-        peer = self._peers.get(name)
+        peer = self.peers.get(name)
         if peer is None or not (peer.calling and peer.called and self._is_recent(peer.hears_us, now)):
             return None
         return peer.claims if number <= self._node.outbox(name).acknowledged + AHEAD else None
@@ -278,14 +278,14 @@ class MulticastTransport(TcpTransport):
                 self._sockets[1].sendto(datagram, self._medium.group)
 
     def _repair_later(self) -> None:
-        if any(peer.claims for peer in self._peers.values()):
+        if any(peer.claims for peer in self.peers.values()):
             self._after("repair", self._medium.repair / 2, self._repair)
 
     def _repair(self) -> None:
         """Leave to the links what was not acknowledged in time."""
         del self._timers["repair"]
         now = asyncio.get_running_loop().time()
-        for name, peer in self._peers.items():
+        for name, peer in self.peers.items():
             if given_back := peer.claims.expire(now):
                 self._counts["repaired"] += given_back
                 # Lost, or at a peer that is slow: then the next ones must not be sent twice too.
@@ -298,18 +298,18 @@ class MulticastTransport(TcpTransport):
         self._timers.pop("beat", None)
         self._complained = False
         now = asyncio.get_running_loop().time()
-        if self._peers:
+        if self.peers:
             out = bytearray()
-            incarnation = self._node.hello(next(iter(self._peers))).incarnation
+            incarnation = self._node.hello(next(iter(self.peers))).incarnation
             for text in (self._node.name.encode(), incarnation):
                 write_number(out, len(text))
                 out += text
-            for name, peer in self._peers.items():
+            for name, peer in self.peers.items():
                 out += packets.tag(name) if self._is_recent(peer.heard, now) else b""
             self._send(BEACON, bytes(out))
         self._after("beat", self._medium.beat, self._beat)
 
-    def _beat_soon(self) -> None:
+    def beat_soon(self) -> None:
         """Somebody has come, who need not wait for the next beacon: one for all who come at once."""
         beat = self._timers.get("beat")
         if beat is not None and beat.when() > asyncio.get_running_loop().time() + SOON:
@@ -363,7 +363,7 @@ class MulticastTransport(TcpTransport):
             name, incarnation = packet.sender, packet.incarnation
         else:
             raise RemoteProtocolError(f"a datagram of unknown kind {kind!r}")
-        peer = self._peers.get(name)
+        peer = self.peers.get(name)
         if peer is None or not peer.called:
             return  # our own, or nothing to us now
         if incarnation != self._node.hello(name).knows:
@@ -381,12 +381,20 @@ class MulticastTransport(TcpTransport):
     def _take_beacon(self, peer: Hearer, reader: Reader) -> None:
         now = asyncio.get_running_loop().time()
         if not self._is_recent(peer.heard, now):
-            self._beat_soon()
+            self.beat_soon()
         peer.heard = now
         ours = packets.tag(self._node.name)
         while reader.left:
             if reader.take(packets.TAG_BYTES) == ours:
                 peer.hears_us = now
+
+    def hand_over_early(self, name: str) -> None:
+        """The link has brought frames, which those of the medium may have waited for."""
+        if name in self.peers and self.peers[name].early:
+            try:
+                self._hand_over(name, self.peers[name])
+            except RemoteProtocolError as error:  # the link has done nothing wrong
+                self._complain(error)
 
     def _hand_over(self, name: str, peer: Hearer) -> None:
         """Give the node the frames whose turn has come; forget those that came another way."""
@@ -399,36 +407,6 @@ class MulticastTransport(TcpTransport):
         if turn:
             self._node.arrived(name, turn)
 
-    # What links report.
-
-    def note_link(self, name: str, *, outgoing: bool, is_open: bool) -> None:
-        peer, end = self._peers.get(name), "calling" if outgoing else "called"
-        if peer is not None and getattr(peer, end) != is_open:
-            setattr(peer, end, is_open)
-            if is_open:
-                self._beat_soon()
-
-    def left_out(self, name: str, outbox: "Sendable") -> "Sendable":
-        """An outbox without what the medium carries."""
-        return Unclaimed(outbox, self._peers[name].claims) if name in self._peers else outbox
-
-    def settle(self, name: str, number: int) -> None:
-        """A peer has our frames up to this number."""
-        peer = self._peers.get(name)
-        if peer is not None and peer.claims:
-            if peer.claims.settle(number):
-                peer.patience = max(1.0, peer.patience * CALMING)
-            self.wake(name)  # what is behind them may go
-
-    def hand_over_early(self, name: str) -> None:
-        """The link has brought frames, which those of the medium may have waited for."""
-        peer = self._peers.get(name)
-        if peer is not None and peer.early:
-            try:
-                self._hand_over(name, peer)
-            except RemoteProtocolError as error:  # the link has done nothing wrong
-                self._complain(error)
-
 
 class _LeavingOut:
     """A node as the links beside a medium see it: they carry what that leaves."""
@@ -440,27 +418,43 @@ class _LeavingOut:
         return getattr(self._node, name)
 
     def outbox(self, peer: str) -> "Sendable":
-        return self._medium.left_out(peer, self._node.outbox(peer))
+        outbox, known = self._node.outbox(peer), self._medium.peers.get(peer)
+        return outbox if known is None else Unclaimed(outbox, known.claims)
 
     def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
         self._node.resumes(peer, number, life)
-        self._medium.settle(peer, number)
+        self._settle(peer, number)
 
     def freed(self, peer: str, number: int) -> None:
         self._node.freed(peer, number)
-        self._medium.note_link(peer, outgoing=True, is_open=True)
-        self._medium.settle(peer, number)
+        self._note(peer, outgoing=True, is_open=True)
+        self._settle(peer, number)
+
+    def _settle(self, name: str, number: int) -> None:
+        peer = self._medium.peers.get(name)
+        if peer is not None and peer.claims:
+            if peer.claims.settle(number):
+                peer.patience = max(1.0, peer.patience * CALMING)
+            self._medium.wake(name)  # what is behind them may go
 
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
         self._node.arrived(peer, frames)
         # A connection that was replaced by another may have ended after that one began.
-        self._medium.note_link(peer, outgoing=False, is_open=True)
+        self._note(peer, outgoing=False, is_open=True)
         self._medium.hand_over_early(peer)
 
     def connected(self, peer: str, outgoing: bool) -> None:
-        self._medium.note_link(peer, outgoing=outgoing, is_open=True)
+        self._note(peer, outgoing=outgoing, is_open=True)
         self._node.connected(peer, outgoing)
 
     def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
-        self._medium.note_link(peer, outgoing=outgoing, is_open=False)
+        self._note(peer, outgoing=outgoing, is_open=False)
         self._node.disconnected(peer, outgoing, reason)
+
+    def _note(self, name: str, *, outgoing: bool, is_open: bool) -> None:
+        """A link is there, or not."""
+        peer, end = self._medium.peers.get(name), "calling" if outgoing else "called"
+        if peer is not None and getattr(peer, end) != is_open:
+            setattr(peer, end, is_open)
+            if is_open:
+                self._medium.beat_soon()
