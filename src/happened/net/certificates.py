@@ -28,11 +28,7 @@ MAX_COMMON_NAME = 64  # of X.520; the common name is for people, the URI for mac
 def authority(name: str, days: int) -> tuple[bytes, bytes]:
     """A self-signed certificate that may sign others but no further authority, and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _common_name(name)
-    builder = _builder(subject, subject, key.public_key(), key, days)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-    return _pem(builder.sign(key, hashes.SHA256())), _pem_key(key)
+    return _certificate(name, key.public_key(), days, key), _pem_key(key)
 
 
 def issue(name: str, days: float, *authority: bytes) -> tuple[bytes, bytes]:
@@ -63,29 +59,43 @@ def certify(name: str, key: ec.EllipticCurvePublicKey, days: float, *authority: 
         raise IdentityError("the authority's key is not the one its certificate was made with")
     if datetime.now(UTC) + timedelta(days=days) > issuer.not_valid_after_utc:
         raise IdentityError(f"the authority itself ends on {issuer.not_valid_after_utc:%Y-%m-%d}: fewer days")
-    builder = _builder(_common_name(name), issuer.subject, key, signing_key, days)
-    uri = x509.UniformResourceIdentifier(URI_SCHEME + quote(name, safe=""))
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
-    builder = builder.add_extension(purposes, critical=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName([uri]), critical=False)
-    return _pem(builder.sign(signing_key, hashes.SHA256()))
+    return _certificate(name, key, days, signing_key, issuer)
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
+def _certificate(
+    name: str,
     key: ec.EllipticCurvePublicKey,
-    signing_key: ec.EllipticCurvePrivateKey,
     days: float,
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key())
-    number, begins, ends = x509.random_serial_number(), now - CLOCK_SKEW, now + timedelta(days=days)
-    builder = x509.CertificateBuilder(issuer, subject, key, number, begins, ends)
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    return builder.add_extension(signer, critical=False)
+    signing_key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Certificate | None = None,
+) -> bytes:
+    """A certificate of a process, or without an issuer that of an authority, as PEM."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME])])
+    signs, now = issuer is None, datetime.now(UTC)
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    usage = dict.fromkeys((*unused, "encipher_only", "decipher_only"), False)
+    usage |= {"digital_signature": not signs, "key_cert_sign": signs, "crl_sign": signs}
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.SubjectKeyIdentifier.from_public_key(key), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), False),
+        (x509.BasicConstraints(ca=signs, path_length=0 if signs else None), True),
+        (x509.KeyUsage(**usage), True),
+    ]
+    if not signs:
+        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+        uri = x509.UniformResourceIdentifier(URI_SCHEME + quote(name, safe=""))
+        extensions += [(x509.ExtendedKeyUsage(purposes), False), (x509.SubjectAlternativeName([uri]), False)]
+    builder = x509.CertificateBuilder(
+        issuer_name=subject if issuer is None else issuer.subject,
+        subject_name=subject,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - CLOCK_SKEW,
+        not_valid_after=now + timedelta(days=days),
+    )
+    for extension, is_critical in extensions:
+        builder = builder.add_extension(extension, critical=is_critical)
+    return builder.sign(signing_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def read(pem: bytes) -> list[x509.Certificate]:
@@ -132,24 +142,6 @@ def _names_in(certificate: x509.Certificate) -> list[tuple[str, str]]:
         return []
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     return [("URI", uri) for uri in uris] + [("DNS", dns) for dns in names.get_values_for_type(x509.DNSName)]
-
-
-def _common_name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME])])
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    never = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        **dict.fromkeys((*never, "encipher_only", "decipher_only"), False),
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -1,7 +1,7 @@
 """A node as its transport sees it: what a transport asks, and is to report (transport.py)."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ..core.errors import RemoteProtocolError
 from .errors import EngineFault, OldJournal
@@ -10,6 +10,8 @@ from .link import Sendable
 from .lives import Life, life_of
 from .running import Running
 from .transport import Hello
+
+T = TypeVar("T")
 
 
 class Hosting:
@@ -34,14 +36,12 @@ class Hosting:
 
     def check(self, peer: str, hello: Hello) -> None:
         """Raise PeerRefused if we cannot work with a peer that says this. Nothing is remembered."""
-        with self._stops_if_old():
-            self._members.check_hello(peer, hello)
+        self._checked(self._members.check_hello, peer, hello)
 
     def meet(self, peer: str, hello: Hello) -> None:
         """The same, and remember the peer's journal for good: only once the transport has authenticated it
         and, where the two ends can answer each other, it has accepted our hello too."""
-        with self._stops_if_old():
-            is_new = self._members.check_hello(peer, hello)
+        is_new = self._checked(self._members.check_hello, peer, hello)
         if is_new:
             with self._running.input():
                 self._engine.meet(self._members.index[peer], hello.incarnation)
@@ -50,12 +50,11 @@ class Hosting:
         """The frames for a peer that may leave now, and are not acknowledged."""
         return self._links.outboxes[self._members.index[peer]]
 
-    @contextlib.contextmanager
-    def _stops_if_old(self) -> Iterator[None]:
+    def _checked(self, check: Callable[..., T], peer: str, *shown: Any) -> T:
         """Stop if a peer shows that our journal is old: on other links, what we send now under numbers that
         were used before would be taken for what we sent then."""
         try:
-            yield
+            return check(peer, *shown)
         except OldJournal as error:
             self._running.fail(error)
             raise
@@ -63,21 +62,18 @@ class Hosting:
     def confirmed(self, peer: str, number: int) -> None:
         """We are known to have confirmed frames of this peer up to this link number. Raises PeerRefused if
         our journal does not know them."""
-        with self._stops_if_old():
-            self._members.check_confirmed(peer, number)
+        self._checked(self._members.check_confirmed, peer, number)
 
     def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
         """A connection begins, and the peer says that it has our frames up to this link number, and that the
         last is of this life of ours. Raises PeerRefused if one of us has forgotten what it knew."""
-        with self._stops_if_old():
-            self._members.check_resuming(peer, number, life)
+        self._checked(self._members.check_resuming, peer, number, life)
         self.freed(peer, number)
 
     def shows(self, peer: str, number: int, life: bytes) -> None:
         """The peer has our frames up to this link number by now, more than when the connection began, and the
         last is of this life of ours. Raises OldJournal if our journal does not know it."""
-        with self._stops_if_old():
-            self._members.check_life(peer, number, life)
+        self._checked(self._members.check_life, peer, number, life)
 
     def freed(self, peer: str, number: int) -> None:
         """Our frames up to this number are durable elsewhere. Less than before changes nothing."""
@@ -86,8 +82,7 @@ class Hosting:
             return
         link = self._members.index[peer]
         if number > self._links.outboxes[link].released:
-            with self._stops_if_old():
-                self._members.check_acknowledged(peer, number)
+            self._checked(self._members.check_acknowledged, peer, number)
         self._commits.stamp()
         if self._engine.free(link, number):
             running.quarantine.passed(peer, True, number)

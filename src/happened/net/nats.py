@@ -25,13 +25,13 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..wire import MAX_FRAME
 from .errors import NodeError
 from .nats_security import Seal, is_protected
 from .signed import Signer
-from .transport import Transport
+from .transport import Host, Transport
 
 try:
     import nats.errors
@@ -43,9 +43,6 @@ try:
     from .nats_link import Link
 except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
-
-if TYPE_CHECKING:
-    from .hosting import Hosting as Host
 
 PING_SECONDS = 10.0
 """Two of these without an answer end a connection, also where the client has stopped to read it."""
@@ -83,7 +80,7 @@ class NatsTransport(Transport):
     def sign_with(self, signer: Signer) -> None:
         self.seal.sign_with(signer)
 
-    async def start(self, host: "Host") -> None:
+    async def start(self, host: Host) -> None:
         self._host = host
         self._client = await self._connect_in_time(host.name)
         self._make_links()

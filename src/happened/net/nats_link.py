@@ -5,15 +5,16 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..core.errors import RemoteProtocolError
 from ..wire import MAX_FRAME
 from .errors import NodeError
 from .link import Sendable
 from .lives import Life, life_of
+from .nats_security import Seal
 from .records import frames_in, frames_out, hello_from_json, hello_to_json
-from .transport import Hello
+from .transport import Hello, Host
 
 try:
     import nats.errors
@@ -24,9 +25,6 @@ try:
     from .nats_broker import FAILURES, Receipt, Receipts, kept, reason, token
 except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
-
-if TYPE_CHECKING:
-    from .nats import NatsTransport
 
 BATCH_BYTES = 128 * 1024
 IN_HAND = 32
@@ -64,10 +62,23 @@ class _Arrived(NamedTuple):
     lives: Sequence[Life]  # of the sender; empty: it does not say
 
 
+class Owner(Protocol):
+    """The transport (nats.py), as its links see it."""
+
+    stream: str
+    replicas: int
+    seal: Seal
+
+    @property
+    def host(self) -> Host: ...
+    @property
+    def client(self) -> broker.RenewedClient: ...
+
+
 class Link:
     """Both directions of the link between us and one peer."""
 
-    def __init__(self, owner: "NatsTransport", peer: str) -> None:
+    def __init__(self, owner: Owner, peer: str) -> None:
         self._host, self._peer, self._client = owner.host, peer, owner.client
         self._stream, self._replicas, self._seal = owner.stream, owner.replicas, owner.seal
         self._jetstream = self._client.jetstream(timeout=broker.PUBLISH_SECONDS)

@@ -20,16 +20,12 @@ import ipaddress
 import random
 import socket
 from functools import partial
-from typing import TYPE_CHECKING
 
 from .errors import NodeError
 from .handshake import HandshakeError, Reason
 from .limits import Limits
 from .tcp_connections import Called, Calling, Connection
-from .transport import Guard, Transport
-
-if TYPE_CHECKING:
-    from .hosting import Hosting as Host
+from .transport import Guard, Host, Transport
 
 BACKLOG = 100
 WITHOUT_DESCRIPTORS_SECONDS = 0.1
@@ -56,7 +52,7 @@ class TcpTransport(Transport):
     def max_payload(self) -> int:
         return self.limits.payload
 
-    async def start(self, host: "Host") -> None:
+    async def start(self, host: Host) -> None:
         self._host = host
         where, port = self._listen
         self._check_local(where, "listens on")
@@ -203,8 +199,8 @@ class TcpLink:
 
 
 class Listener:
-    """Accepts connections for a transport until it is closed, counts them from their first instant, and
-    reports those that TLS refuses. asyncio's own server shows a connection only after its TLS handshake, and none
+    """Accepts connections until closed, counts them from their first instant, and reports those that TLS
+    refuses. asyncio's own server shows a connection only after its TLS handshake, and none
     whose handshake fails; so a flood of those would be bounded by descriptors alone.
 
     Bounds     at most `limits.strangers` connections have sent nothing, and as many are within their TLS

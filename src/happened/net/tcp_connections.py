@@ -4,18 +4,16 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..core.errors import RemoteProtocolError
 from . import records
 from .handshake import HandshakeError
 from .identity import certificate_lasts
+from .limits import Limits
 from .records import LENGTH, RECORD_BODIES, RECORD_BYTES, Records
 from .terms import CHECKSUM
-from .transport import Hello
-
-if TYPE_CHECKING:
-    from .tcp import TcpTransport
+from .transport import Guard, Hello, Host
 
 WRITE_AHEAD = 1 << 20
 """Bytes that may wait in a connection's write buffer."""
@@ -25,12 +23,27 @@ NUMBER = itemgetter(0)
 """Of a frame."""
 
 
+class Owner(Protocol):
+    """The transport (tcp.py), as its connections see it."""
+
+    limits: Limits
+    guard: Guard
+    strangers: dict["Connection", None]
+
+    @property
+    def host(self) -> Host: ...
+    def stranger(self, connection: "Connection") -> None: ...
+    def check_peer(self, name: str) -> None: ...
+    def welcome(self, connection: "Called") -> None: ...
+    def forget(self, connection: "Connection") -> None: ...
+
+
 class Connection(asyncio.Protocol):
     """What both ends of a connection do: the handshake, records, signs of life."""
 
     outgoing: bool
 
-    def __init__(self, owner: "TcpTransport", wanted: str | None) -> None:
+    def __init__(self, owner: Owner, wanted: str | None) -> None:
         self._owner = owner
         self._wanted = wanted
         self.peer = ""
@@ -189,7 +202,7 @@ class Called(Connection):
 
     outgoing = False
 
-    def __init__(self, owner: "TcpTransport") -> None:
+    def __init__(self, owner: Owner) -> None:
         super().__init__(owner, None)
         self._unsaid: int | None = None
         self._unmet: Hello | None = None  # the caller's hello, until we know that it has accepted ours
@@ -240,7 +253,7 @@ class Calling(Connection):
 
     outgoing = True
 
-    def __init__(self, owner: "TcpTransport", peer: str, probes: bool) -> None:
+    def __init__(self, owner: Owner, peer: str, probes: bool) -> None:
         """`probes`: send the first frame alone, since the peer refused one."""
         super().__init__(owner, peer)
         self._sent = self._began = 0

@@ -20,16 +20,14 @@ Who does what
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .errors import NodeError
 from .handshake import NONCE_SIZE, Handshake, Mode
+from .link import Sendable
 from .lives import Life
 from .signed import Signer
 from .terms import Terms
-
-if TYPE_CHECKING:
-    from .hosting import Hosting as Host
 
 
 class Hello(NamedTuple):
@@ -52,6 +50,28 @@ class Hello(NamedTuple):
     has: int = 0  # the number of that frame; 0 also where a hello may be old when it comes
 
 
+class Host(Protocol):
+    """A node, as its transport sees it: hosting.py says what each call means."""
+
+    @property
+    def name(self) -> str: ...
+    def hello(self, peer: str) -> Hello: ...
+    def check(self, peer: str, hello: Hello) -> None: ...
+    def meet(self, peer: str, hello: Hello) -> None: ...
+    def outbox(self, peer: str) -> Sendable: ...
+    def confirmed(self, peer: str, number: int) -> None: ...
+    def resumes(self, peer: str, number: int, life: bytes = b"") -> None: ...
+    def shows(self, peer: str, number: int, life: bytes) -> None: ...
+    def freed(self, peer: str, number: int) -> None: ...
+    def expects(self, peer: str) -> int: ...
+    def received(self, peer: str) -> int: ...
+    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None: ...
+    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None: ...
+    def set_aside(self, peer: str, number: int, reason: str) -> None: ...
+    def connected(self, peer: str, outgoing: bool) -> None: ...
+    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None: ...
+
+
 class Transport(ABC):
     """What carries a node's frames, as the node sees it.
 
@@ -72,13 +92,13 @@ class Transport(ABC):
         self._makes_links = False
 
     @property
-    def host(self) -> "Host":
+    def host(self) -> Host:
         if self._host is None:
             raise NodeError("this transport has not been started")
         return self._host
 
     @abstractmethod
-    async def start(self, host: "Host") -> None:
+    async def start(self, host: Host) -> None:
         """Return when peers can reach us; NodeError says why they cannot."""
 
     @abstractmethod

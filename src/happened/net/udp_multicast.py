@@ -24,21 +24,18 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..core.errors import RemoteProtocolError
 from ..wire import packets
 from ..wire.primitives import Reader, write_number
 from .errors import NodeError
 from .identity import read_key
+from .link import Sendable
 from .medium import Claims, Unclaimed, claimed, runs
 from .signed import SIGNATURE_BYTES, Signer
 from .tcp import TcpTransport, split_address
-from .transport import Guard, Shared
-
-if TYPE_CHECKING:
-    from .hosting import Hosting as Host
-    from .link import Sendable
+from .transport import Guard, Host, Shared
 
 log = logging.getLogger("happened.node")
 
@@ -206,10 +203,10 @@ class MulticastTransport(TcpTransport):
         self._counts = dict.fromkeys(COUNTS, 0)
         self._complained = False  # since the last beat
 
-    async def start(self, host: "Host") -> None:
+    async def start(self, host: Host) -> None:
         self._node, self._sockets = host, self._medium.open()
         try:
-            await super().start(cast("Host", _LeavingOut(host, self)))
+            await super().start(cast(Host, _LeavingOut(host, self)))
         except BaseException:
             self._stop()
             raise
@@ -411,13 +408,13 @@ class MulticastTransport(TcpTransport):
 class _LeavingOut:
     """A node as the links beside a medium see it: they carry what that leaves."""
 
-    def __init__(self, node: "Host", medium: MulticastTransport) -> None:
+    def __init__(self, node: Host, medium: MulticastTransport) -> None:
         self._node, self._medium = node, medium
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
 
-    def outbox(self, peer: str) -> "Sendable":
+    def outbox(self, peer: str) -> Sendable:
         outbox, known = self._node.outbox(peer), self._medium.peers.get(peer)
         return outbox if known is None else Unclaimed(outbox, known.claims)
 

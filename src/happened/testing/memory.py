@@ -19,8 +19,7 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..net import Limits, Node
-from ..net.hosting import Hosting
-from ..net.transport import Transport
+from ..net.transport import Host, Transport
 
 BATCH = 64 << 10
 """Bytes of frames in one transmission."""
@@ -105,7 +104,7 @@ class MemoryTransport(Transport):
         super().__init__()
         self.network, self.name = network, name
 
-    async def start(self, host: Hosting) -> None:
+    async def start(self, host: Host) -> None:
         self._host = host
         self._make_links()
         self.network.enter(self)
@@ -135,7 +134,7 @@ class MemoryLink:
     """The connection on which we send to a peer, which is made again when it breaks; and while we are paused,
     what has arrived from there."""
 
-    def __init__(self, network: MemoryNetwork, host: Hosting, peer: str) -> None:
+    def __init__(self, network: MemoryNetwork, host: Host, peer: str) -> None:
         self._network, self.host, self._me, self._peer = network, host, host.name, peer
         self._there: MemoryLink | None = None  # the peer's end, while connected
         self._connections = 0  # up to now
