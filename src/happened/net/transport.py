@@ -107,7 +107,7 @@ class Transport(ABC):
 
     def _make_links(self) -> None:
         self._makes_links = True
-        for peer in self._addresses.keys() - self._links.keys():
+        for peer in [peer for peer in self._addresses if peer not in self._links]:
             self._links[peer] = link = self._link_with(peer)
             if peer in self._paused:
                 link.pause()
@@ -139,15 +139,18 @@ class Transport(ABC):
             self._links[peer].wake()
 
     def durable(self, peer: str, number: int) -> None:
+        """Frames of `peer` up to this link number are journaled: acknowledge them."""
         if peer in self._links:
             self._links[peer].durable(number)
 
     def pause(self, peer: str) -> None:
+        """Take no more frames from this peer until `resume`; a little more may still come."""
         self._paused.add(peer)
         if peer in self._links:
             self._links[peer].pause()
 
     def resume(self, peer: str) -> None:
+        """Take frames from this peer again."""
         self._paused.discard(peer)
         if peer in self._links:
             self._links[peer].resume()
