@@ -15,7 +15,7 @@ import os
 import secrets
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,9 +37,8 @@ class SharedKey(Guard):
         self.group_key = key if isinstance(key, bytes) else read_key(Path(key))
 
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
-        return Handshake(
-            me, Mode.SHARED_KEY, nonce=secrets.token_bytes(NONCE_SIZE), wanted=wanted, key=self.group_key
-        )
+        nonce = secrets.token_bytes(NONCE_SIZE)
+        return Handshake(me, Mode.SHARED_KEY, nonce=nonce, wanted=wanted, key=self.group_key)
 
 
 class MutualTls(Guard):
@@ -58,7 +57,18 @@ class MutualTls(Guard):
         # Resumed sessions would skip the certificates; links live long enough to shake hands in full.
         server.num_tickets = 0
         client = _context(ssl.PROTOCOL_TLS_CLIENT, *files)
-        found = certified_name(_own_certificate(server, client, files[1]))
+        # Our certificate as a peer sees it: the two contexts shake hands in memory, with every check on.
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        calling = client.wrap_bio(to_client, to_server)
+        called = server.wrap_bio(to_server, to_client, server_side=True)
+        try:
+            for end in (calling, called) * 4:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", "") or error.reason
+            raise IdentityError(f"{files[1]}: no peer would accept this certificate: {why}") from None
+        found = certified_name(called.getpeercert() or {})
         if found != me:
             raise IdentityError(f"{files[1]}: is the certificate of {found!r}, and this node is {me!r}")
         self._server, self._client = server, client
@@ -67,10 +77,8 @@ class MutualTls(Guard):
         return self._server if server else self._client
 
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
-        certified = certified_name(tls.getpeercert() or {})
-        return Handshake(
-            me, Mode.TLS, nonce=secrets.token_bytes(NONCE_SIZE), wanted=wanted, certified=certified
-        )
+        nonce, certified = secrets.token_bytes(NONCE_SIZE), certified_name(tls.getpeercert() or {})
+        return Handshake(me, Mode.TLS, nonce=nonce, wanted=wanted, certified=certified)
 
 
 def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
@@ -93,21 +101,6 @@ def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ss
         why = error.reason or "an encrypted or damaged key"
         raise IdentityError(f"{certificate} and {key} are not a certificate and its key ({why})") from None
     return context
-
-
-def _own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, path: Path) -> Mapping[str, Any]:
-    """Our certificate as a peer sees it: the two contexts shake hands in memory, with every check on."""
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    calling = client.wrap_bio(to_client, to_server)
-    called = server.wrap_bio(to_server, to_client, server_side=True)
-    try:
-        for end in (calling, called) * 4:
-            with contextlib.suppress(ssl.SSLWantReadError):
-                end.do_handshake()
-    except ssl.SSLError as error:
-        why = getattr(error, "verify_message", "") or error.reason
-        raise IdentityError(f"{path}: no peer would accept this certificate: {why}") from None
-    return called.getpeercert() or {}
 
 
 def certificate_lasts(tls: Any) -> float | None:
