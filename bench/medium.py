@@ -121,9 +121,9 @@ async def ready(way, nodes):
 
     def is_ready(node, other):
         if way == "udp":
-            return node.transport._can_hear(other, 1, asyncio.get_running_loop().time())
+            return node.transport._claims_of(other, 1, asyncio.get_running_loop().time()) is not None
         if way == "broadcast":
-            return node.transport._is_ready(other)
+            return node.transport._links[other].is_ready
         return way == "nats" or node.stats()["peers"][other]["calling"]
 
     names = [node.name for node in nodes]

@@ -209,7 +209,7 @@ def test_an_interrupt_ends_it_and_leaves_the_terminal_as_it_was():
 
 
 def lines_of(me, file, delivered=0):
-    from happened.cli.chat.lines import Lines
+    from happened.cli.chat import Lines
 
     lines = Lines(me, file)
     lines.load(delivered)
@@ -237,7 +237,7 @@ def test_what_comes_again_is_shown_once_and_a_torn_line_is_not_read(tmp_path):
 
 
 def test_the_file_of_lines_is_bounded(tmp_path, monkeypatch):
-    from happened.cli.chat import lines as chat_lines
+    from happened.cli import chat as chat_lines
 
     monkeypatch.setattr(chat_lines, "REMEMBERED", 10)
     file = tmp_path / "lines"

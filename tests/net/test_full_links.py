@@ -117,7 +117,7 @@ def test_a_member_that_repeats_itself_and_never_reads_does_not_fill_our_memory()
         attacker.writer.write(record(hand, first))
         repeated = record(hand, FRAME.pack(0, 1)) * 4000
         await until(lambda: alice.host.received("bob") == 1)
-        called = alice.transport._called["bob"]
+        called = alice.transport._links["bob"].called
         called._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         for _ in range(40):  # each asks for an acknowledgement, of about thirty bytes: 4 MB
             attacker.writer.write(repeated)

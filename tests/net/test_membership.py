@@ -161,7 +161,9 @@ def test_what_was_sent_before_leaving_arrives_although_others_spread_the_news(tm
     async def scenario():
         async with nodes("a", "b", "c", tmp_path=tmp_path) as (a, b, c):
             await until(lambda: all(peer["calling"] for peer in a.stats()["peers"].values()))
-            a.transport._callers.pop("c").stop()
+            link = a.transport._links["c"]
+            link._task.cancel()
+            link.calling.end("")
             await until(lambda: not c.stats()["peers"]["a"]["called"])
             await a.multicast(["b", "c"], b"1")
             assert await take(b, 1) == ["a:1"]
@@ -170,7 +172,7 @@ def test_what_was_sent_before_leaving_arrives_although_others_spread_the_news(tm
             await until(lambda: c.members == ("b", "c"))
             await asyncio.sleep(0.5)  # c would have parted with a by now
             assert a.host.received("c") == 0 and not leaving.done() and c.stats()["held"] == 1
-            a.transport.add_peer("c", c.transport.address)
+            link._task = asyncio.create_task(link._call())
             await leaving
             await end(a, clean)
             assert await take(c, 2) == ["a:1", "b:1"]

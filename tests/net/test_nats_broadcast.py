@@ -56,7 +56,7 @@ async def system(server, stream, *, when_ready=None, **more):
 
 async def ready(node):
     transport = node.transport
-    await until(lambda: all(transport._is_ready(peer) for peer in transport._links))
+    await until(lambda: all(link.is_ready for link in transport._links.values()))
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from brokers import broker
 from test_nats_transport import Books, becomes_empty, incarnation, running
 from test_node import until
 
-from happened.net import nats_rereading
+from happened.net import nats_security
 from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
 from happened.net.nats_link import Link
@@ -131,7 +131,7 @@ def test_a_client_that_has_closed_for_good_is_replaced(server, transport):
 @pytest.mark.slow
 def test_who_gets_no_answers_says_so_and_connects_anew(server, monkeypatch):
     """What is left out has the subscription that answers to publications go to: signs of life still come."""
-    monkeypatch.setattr("happened.net.nats_link.PUBLISH_SECONDS", 2.0)
+    monkeypatch.setattr("happened.net.nats_broker.PUBLISH_SECONDS", 2.0)
 
     class Hole(Wire):
         async def _carry(self, reader, writer, way):
@@ -229,7 +229,7 @@ class DeafWire(Wire):
 
 def test_a_client_that_gets_no_answers_is_replaced(server, monkeypatch):
     """As when the subscription to them was altered on its way, on a connection that is good otherwise."""
-    monkeypatch.setattr("happened.net.nats_link.PUBLISH_SECONDS", 0.3)
+    monkeypatch.setattr("happened.net.nats_broker.PUBLISH_SECONDS", 0.3)
     monkeypatch.setattr("happened.net.nats_link.PULL_SECONDS", 0.3)
 
     async def scenario():
@@ -281,9 +281,9 @@ def test_a_receipt_that_was_altered_is_left_again(server, monkeypatch):
 
 
 def test_where_nothing_is_altered_nothing_is_read_again():
-    assert NatsTransport(key=KEY)._seal.rereads
-    assert not NatsTransport()._seal.rereads  # who could tell?
-    assert not NatsTransport("tls://broker:4222", key=KEY)._seal.rereads
-    assert not NatsBroadcast("nats://broker:4222", key=KEY, tls=object())._seal.rereads
-    assert nats_rereading.is_protected(["tls://one", "tls://two"], {})
-    assert not nats_rereading.is_protected(["tls://one", "nats://two"], {})
+    assert NatsTransport(key=KEY).seal.rereads
+    assert not NatsTransport().seal.rereads  # who could tell?
+    assert not NatsTransport("tls://broker:4222", key=KEY).seal.rereads
+    assert not NatsBroadcast("nats://broker:4222", key=KEY, tls=object()).seal.rereads
+    assert nats_security.is_protected(["tls://one", "tls://two"], {})
+    assert not nats_security.is_protected(["tls://one", "nats://two"], {})

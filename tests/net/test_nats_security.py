@@ -17,8 +17,8 @@ from happened.net.config import ConfigError, load, make_node
 from happened.net.errors import IdentityError, NodeError
 from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
+from happened.net.nats_broker import Receipt
 from happened.net.nats_link import FARTHEST, HELLO, Link
-from happened.net.nats_receipts import Receipt
 from happened.net.nats_security import TAG, Seal
 from happened.net.records import frames_out, hello_to_json
 from happened.net.transport import Hello
@@ -441,4 +441,4 @@ def test_credentials_and_key_reach_the_client(server, tmp_path):
     (tmp_path / "g.key").chmod(0o600)
     node = make_node(config(tmp_path, server, 'credentials = "a.creds"', 'key = "g.key"'))
     assert node.transport._options == {"user_credentials": str(tmp_path / "a.creds")}
-    assert TAG in node.transport._seal.headers("x")
+    assert TAG in node.transport.seal.headers("x")

@@ -15,8 +15,8 @@ from happened.net import Limits, Node, Signatures, identity
 from happened.net.identity import paths
 from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast, mark
+from happened.net.nats_broker import Receipt, Receipts
 from happened.net.nats_link import HELLO
-from happened.net.nats_receipts import Receipt, Receipts
 from happened.net.nats_security import Seal
 from happened.net.records import frames_out, hello_to_json
 from happened.net.transport import Hello
@@ -182,7 +182,7 @@ def test_a_packet_for_all_is_its_senders(server, tmp_path, pki):
     async def scenario():
         a, b, m = nodes = [node(NatsBroadcast, server, name, "packets", tmp_path, pki) for name in NAMES]
         for each in nodes:
-            each.transport._seal._is_protected = True
+            each.transport.seal._is_protected = True
         await asyncio.gather(*(each.start() for each in nodes))
         sent = [await a.multicast(["bob", "mallory"], b"first")]
         await until(lambda: a.transport._links["bob"].is_ready and a.transport._links["mallory"].is_ready)

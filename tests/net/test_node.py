@@ -128,7 +128,7 @@ def test_what_is_sent_before_a_caller_knows_its_connection_is_not_forgotten(monk
         monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", slowly)
         async with nodes("a", "b") as (a, b):
             await until(lambda: a.stats()["peers"]["b"]["calling"])
-            assert a.transport._callers["b"]._connection is None
+            assert a.transport._links["b"].calling is None
             await a.multicast(["b"], b"1")
             assert await asyncio.wait_for(take(b, 1), 10) == ["a:1"]
 
@@ -569,7 +569,7 @@ def test_garbage_ends_its_connection_and_nothing_else(dice):
             idle = [await asyncio.open_connection(host, int(port)) for _ in range(40)]
             await a.multicast(["b"], b"unharmed")
             assert await take(b, 1) == ["a:1"]
-            assert len(b.transport._strangers) <= 8
+            assert len(b.transport.strangers) <= 8
             for _, writer in idle:
                 writer.close()
 

@@ -182,12 +182,60 @@ def test_a_wrong_configuration_says_what_and_where(tmp_path, capsys, text, why):
     assert len([line for line in said.splitlines() if not line.startswith("{")]) == 1  # besides the log
 
 
-def test_the_documented_example_is_a_configuration(tmp_path):
-    import happened.net.config as config
+EVERYTHING = """\
+name = "alice"
+cluster = "production"               # the same everywhere; a node of another one is refused
+listen = "127.0.0.1:7001"
+protocol = "ks"                      # default; `options` are the protocol's own
+# topology = "site.yaml"             # instead of members, for protocols that relay: docs/topology.md
+journal = "alice.journal"            # without it, the node's state ends with it
+flush = true                         # each commit waits for the disk, not only for the system
+trace = "trace"                      # a directory; all nodes may share it
+tracker = "p3-reduced"               # timestamps for relevant events; the same everywhere
+# expiry = 3600                      # seconds in which all is delivered; for protocols with histories
+metrics = "127.0.0.1:9101"           # Prometheus text at /metrics
+members = ["alice", "bob", "carol"]  # the same everywhere; default: all names, sorted
 
-    example = config.__doc__.split("\n\n", 1)[1].rsplit("Paths are", 1)[0]
-    lines = [line.removeprefix("    ") for line in example.splitlines()]
-    (tmp_path / "node.toml").write_text("\n".join(lines))
+full = "wait"                        # while a peer's outbox is full; or a table, [full] bob = "park"
+
+[peers]
+bob = "127.0.0.1:7002"
+carol = "127.0.0.1:7003"
+
+[groups]
+team = ["bob", "carol"]
+
+[security]                           # one of:
+plaintext = "loopback"               # or "anywhere": believe every name
+key = "lab.key"                      # shared key, from `happened node keys shared`
+authority = "ca.pem"                 # mutual TLS, from `happened node keys`
+certificate = "alice.pem"
+private_key = "alice.key"
+
+[signatures]                         # messages are signed by their origin; on all nodes, with a cluster
+key = "alice.key"                    # from `happened node keys`
+members = "certificates"             # a folder with NAME.pem of every process
+authority = "ca.pem"
+
+[nats]                               # instead of `listen` and `security`
+servers = ["nats://127.0.0.1:4222"]  # tls://… with [nats.tls]
+credentials = "alice.creds"          # or nkey = "alice.nk", or token = "…": who we are to the broker
+key = "lab.key"                      # from `happened node keys shared`: others cannot speak for nodes
+tls = {authority = "ca.pem", certificate = "alice.pem", private_key = "alice.key"}
+broadcast = true                     # a multicast is one message for all its destinations
+
+[medium]                             # the same beside TCP links: UDP multicast
+group = "239.255.7.1:7400"
+interface = "127.0.0.1"
+# key = "lab.key"                    # needed with certificates; default: the shared key
+
+[limits]                             # those of limits.py
+outbox = 67108864
+"""
+
+
+def test_a_file_with_everything_is_a_configuration(tmp_path):
+    (tmp_path / "node.toml").write_text(EVERYTHING)
     found = load(tmp_path / "node.toml")
     assert found["journal"] == str(tmp_path / "alice.journal") and found["groups"] == {
         "team": ["bob", "carol"]

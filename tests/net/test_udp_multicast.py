@@ -12,8 +12,7 @@ from test_node import addresses, crash, run, take, until
 
 from happened.causality import check_delivery, check_order
 from happened.net import Limits, Node, Plaintext, SharedKey, UdpMulticast
-from happened.net.udp_multicast import AHEAD, BEACON, FRAMES
-from happened.net.udp_seal import MAC_BYTES, Seal
+from happened.net.udp_multicast import AHEAD, BEACON, FRAMES, MAC_BYTES, Seal
 from happened.trace import read
 from happened.wire import packets
 
@@ -51,7 +50,7 @@ async def system(*names, group=None, outside=(), **more):
 async def hearing(nodes):
     def ready():
         return all(
-            node.transport._can_hear(other.name, 1, asyncio.get_running_loop().time())
+            node.transport._claims_of(other.name, 1, asyncio.get_running_loop().time()) is not None
             for node in nodes
             for other in nodes
             if node is not other
@@ -286,7 +285,7 @@ def test_where_nodes_sign_another_holder_of_the_key_cannot_speak_for_one():
             seal = Seal(KEY, UdpMulticast(group).group, signer)
             inject(group, seal.close(forged), seal.close(BEACON + bytes(beacon)))
         await until(lambda: medium(bob)["refused"] == medium(carol)["refused"] == 4)
-        assert not bob.transport._peers["alice"].early
+        assert not bob.transport.peers["alice"].early
         await alice.multicast(["bob", "carol"], b"second")
         assert await take(bob, 1) == ["alice:2"] == await take(carol, 1)
         await asyncio.gather(*(node.close() for node in nodes))
@@ -317,7 +316,7 @@ def test_datagrams_of_strangers_of_another_life_and_from_far_ahead_are_not_taken
                 if refused == 2:
                     break
             assert refused == 2  # another life, unknown kind
-            assert not nodes["bob"].transport._peers["alice"].early
+            assert not nodes["bob"].transport.peers["alice"].early
             assert nodes["bob"].stats()["refused"] == 0
             await nodes["alice"].multicast(["bob", "carol"], b"x")
             for name in ("bob", "carol"):

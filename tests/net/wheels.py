@@ -23,8 +23,6 @@ from .handshake import Channel as _Channel
 class _WideChannel(_Channel):
     """Records with a checksum of sixteen bytes, which this version does not read."""
 
-    overhead = 16
-
     def seal(self, frame: bytes) -> bytes:
         return hashlib.blake2b(frame, digest_size=16).digest() + frame
 

@@ -118,7 +118,7 @@ class _Session:
             for which in (signal.SIGINT, signal.SIGTERM):  # before this, a signal ends the process at once
                 loop.add_signal_handler(which, self._stop.set)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
-            metrics = await self._metrics(config)
+            metrics = await self._metrics(config["metrics"]) if "metrics" in config else None
             jobs = [asyncio.create_task(job) for job in (self._deliver(), self._obey(), self._stop.wait())]
             done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
             for job in jobs:
@@ -138,21 +138,19 @@ class _Session:
         except CausalityError as error:
             logging.getLogger("happened.node").error("certificates stay as they are: %s", error)
 
-    async def _metrics(self, config: dict[str, Any]) -> asyncio.Server | None:
-        if "metrics" not in config:
-            return None
+    async def _metrics(self, listen: str) -> asyncio.Server:
         from ..net.errors import NodeError
         from ..net.metrics import serve_metrics
         from ..net.tcp import split_address
 
-        where, node = split_address(config["metrics"]), self._node
+        where, node = split_address(listen), self._node
         node.timings()  # measured from now on
         try:
             return await serve_metrics(
                 where, lambda: node.stats() | node.timings(), node=node.name, health=node.health
             )
         except OSError as error:
-            raise NodeError(f"metrics: cannot listen on {config['metrics']}: {error}") from error
+            raise NodeError(f"metrics: cannot listen on {listen}: {error}") from error
 
     async def _deliver(self) -> None:
         node = self._node
@@ -184,10 +182,9 @@ class _Session:
         node = self._node
         match said:
             case {"to": to, "text": str(text)}:
-                return {"sent": await node.multicast(to, text.encode(), **_how(said))}
+                return await self._send(to, text.encode(), said)
             case {"to": to, "payload": str(payload)}:
-                data = base64.b64decode(payload, validate=True)
-                return {"sent": await node.multicast(to, data, **_how(said))}
+                return await self._send(to, base64.b64decode(payload, validate=True), said)
             case {"relevant": str(label)}:
                 stamp = node.relevant(label)
                 await node.flush()
@@ -211,10 +208,8 @@ class _Session:
             case {"leave": True}:
                 await node.leave()
                 return {"left": node.name}
-            case {"topology": str(file), "addresses": dict(addresses)}:
-                return {"changed": file, "members": await node.change_topology(file, addresses)}
             case {"topology": str(file)}:
-                return {"changed": file, "members": await node.change_topology(file)}
+                return {"changed": file, "members": await node.change_topology(file, said.get("addresses"))}
             case {"succeed": str(failed), "heir": None | str() as heir}:
                 how, addresses = said.get("how", "witness"), said.get("addresses", {})
                 members = await node.succeed(failed, heir, how, addresses)
@@ -224,13 +219,12 @@ class _Session:
                 return {"expelled": name}
         raise ValueError('no command: give {"to": …, "text": …} or another one of `happened node --help`')
 
-
-def _how(said: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a send command besides destinations and content."""
-    ordered = said.get("ordered", True)
-    if not isinstance(ordered, bool):
-        raise ValueError(f'"ordered" is true or false, not {ordered!r}')
-    return {"ordered": ordered} | {name: said[name] for name in ("label", "priority") if name in said}
+    async def _send(self, to: Any, payload: bytes, said: dict[str, Any]) -> dict[str, Any]:
+        ordered = said.get("ordered", True)
+        if not isinstance(ordered, bool):
+            raise ValueError(f'"ordered" is true or false, not {ordered!r}')
+        how = {name: said[name] for name in ("label", "priority") if name in said}
+        return {"sent": await self._node.multicast(to, payload, ordered=ordered, **how)}
 
 
 def _print(said: dict[str, Any]) -> None:

@@ -28,38 +28,29 @@ MAX_COMMON_NAME = 64  # of X.520; the common name is for people, the URI for mac
 def authority(name: str, days: int) -> tuple[bytes, bytes]:
     """A self-signed certificate that may sign others but no further authority, and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _common_name(name)
-    builder = _builder(subject, subject, key.public_key(), key, days)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-    return _pem(builder.sign(key, hashes.SHA256())), _pem_key(key)
+    return _certificate(name, key.public_key(), days, key), _pem_key(key)
 
 
-def issue(name: str, days: float, authority_certificate: bytes, authority_key: bytes) -> tuple[bytes, bytes]:
-    """A certificate for the process `name`, to call and to be called, and its key, as PEM."""
+def issue(name: str, days: float, *authority: bytes) -> tuple[bytes, bytes]:
+    """A certificate for the process `name`, to call and to be called, and its key, as PEM. `authority` is its
+    certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    return certify(name, key.public_key(), days, authority_certificate, authority_key), _pem_key(key)
+    return certify(name, key.public_key(), days, *authority), _pem_key(key)
 
 
 def renew(name: str, days: float, certificates: bytes, authority: tuple[bytes, bytes]) -> bytes:
     """Other certificates for the keys of these, which must be of the process `name`: what a key has signed
-    stays as good. `authority` is its certificate and its key."""
+    stays as good."""
     issuers = read(authority[0])
     keys = [key_of(each, name, issuers) for each in read(certificates)]
     return b"".join(certify(name, key, days, *authority) for key in keys)
 
 
-def certify(
-    name: str,
-    key: ec.EllipticCurvePublicKey,
-    days: float,
-    authority_certificate: bytes,
-    authority_key: bytes,
-) -> bytes:
+def certify(name: str, key: ec.EllipticCurvePublicKey, days: float, *authority: bytes) -> bytes:
     """A certificate of the process `name` for a key, as PEM."""
     try:
-        issuer = x509.load_pem_x509_certificate(authority_certificate)
-        signing_key = serialization.load_pem_private_key(authority_key, password=None)
+        issuer = x509.load_pem_x509_certificate(authority[0])
+        signing_key = serialization.load_pem_private_key(authority[1], password=None)
     except (ValueError, TypeError) as error:
         raise IdentityError(f"the authority's files are damaged: {error}") from None
     if not isinstance(signing_key, ec.EllipticCurvePrivateKey):
@@ -68,37 +59,43 @@ def certify(
         raise IdentityError("the authority's key is not the one its certificate was made with")
     if datetime.now(UTC) + timedelta(days=days) > issuer.not_valid_after_utc:
         raise IdentityError(f"the authority itself ends on {issuer.not_valid_after_utc:%Y-%m-%d}: fewer days")
-    builder = _builder(_common_name(name), issuer.subject, key, signing_key, days)
-    uri = x509.UniformResourceIdentifier(URI_SCHEME + quote(name, safe=""))
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
-    builder = builder.add_extension(purposes, critical=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName([uri]), critical=False)
-    return _pem(builder.sign(signing_key, hashes.SHA256()))
+    return _certificate(name, key, days, signing_key, issuer)
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
+def _certificate(
+    name: str,
     key: ec.EllipticCurvePublicKey,
-    signing_key: ec.EllipticCurvePrivateKey,
     days: float,
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False
-        )
+    signing_key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Certificate | None = None,
+) -> bytes:
+    """A certificate of a process, or without an issuer that of an authority, as PEM."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME])])
+    signs, now = issuer is None, datetime.now(UTC)
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    usage = dict.fromkeys((*unused, "encipher_only", "decipher_only"), False)
+    usage |= {"digital_signature": not signs, "key_cert_sign": signs, "crl_sign": signs}
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.SubjectKeyIdentifier.from_public_key(key), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), False),
+        (x509.BasicConstraints(ca=signs, path_length=0 if signs else None), True),
+        (x509.KeyUsage(**usage), True),
+    ]
+    if not signs:
+        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+        uri = x509.UniformResourceIdentifier(URI_SCHEME + quote(name, safe=""))
+        extensions += [(x509.ExtendedKeyUsage(purposes), False), (x509.SubjectAlternativeName([uri]), False)]
+    builder = x509.CertificateBuilder(
+        issuer_name=subject if issuer is None else issuer.subject,
+        subject_name=subject,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - CLOCK_SKEW,
+        not_valid_after=now + timedelta(days=days),
     )
+    for extension, is_critical in extensions:
+        builder = builder.add_extension(extension, critical=is_critical)
+    return builder.sign(signing_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def read(pem: bytes) -> list[x509.Certificate]:
@@ -145,28 +142,6 @@ def _names_in(certificate: x509.Certificate) -> list[tuple[str, str]]:
         return []
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     return [("URI", uri) for uri in uris] + [("DNS", dns) for dns in names.get_values_for_type(x509.DNSName)]
-
-
-def _common_name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME])])
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:

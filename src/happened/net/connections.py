@@ -59,15 +59,8 @@ class Connections:
         (self.calling if outgoing else self.called).add(peer)
         is_news = (peer, outgoing) in self._warned
         self._warned.discard((peer, outgoing))
-        log.log(
-            logging.WARNING if is_news else logging.INFO,
-            "%s: the link %s %s is there%s",
-            self._name,
-            "to" if outgoing else "from",
-            peer,
-            " now" if is_news else "",
-            extra={"event": "connected", "node": self._name, "peer": peer, "outgoing": outgoing},
-        )
+        text = f"the link {_way(outgoing)} {peer} is there{' now' if is_news else ''}"
+        self._log(is_news, text, event="connected", peer=peer, outgoing=outgoing)
         self._tell(LinkChange(peer, outgoing, True, ""))
 
     def closed(self, peer: str, outgoing: bool, reason: str, *, is_member: bool) -> None:
@@ -87,21 +80,13 @@ class Connections:
             is_warning = not was_up or reason != CLOSED_IN_ORDER
             if is_warning and is_member:
                 self._warned.add((peer, outgoing))
-            log.log(
-                logging.WARNING if is_warning else logging.INFO,
-                "%s: no link %s %s: %s",
-                self._name,
-                "to" if outgoing else "from",
-                peer,
-                with_remedy(reason),
-                extra={
-                    "event": "disconnected",
-                    "node": self._name,
-                    "peer": peer,
-                    "outgoing": outgoing,
-                    "reason": reason,
-                },
-            )
+            told = {"event": "disconnected", "peer": peer, "outgoing": outgoing, "reason": reason}
+            remedy = next((f"; {remedy}" for words, remedy in REMEDIES if words in reason), "")
+            self._log(is_warning, f"no link {_way(outgoing)} {peer}: {reason}{remedy}", **told)
+
+    def _log(self, is_warning: bool, text: str, **told: object) -> None:
+        level = logging.WARNING if is_warning else logging.INFO
+        log.log(level, "%s: %s", self._name, text, extra={"node": self._name, **told})
 
     def _tell(self, change: LinkChange) -> None:
         for listener in self.listeners:
@@ -120,6 +105,5 @@ class Connections:
         return {member or "strangers": sum(of.values()) for member, of in self._troubles.items()}
 
 
-def with_remedy(reason: str) -> str:
-    remedy = next((remedy for words, remedy in REMEDIES if words in reason), None)
-    return reason if remedy is None else f"{reason}; {remedy}"
+def _way(outgoing: bool) -> str:
+    return "to" if outgoing else "from"

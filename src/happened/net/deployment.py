@@ -40,8 +40,8 @@ class Addresses(NamedTuple):
             raise NodeError(
                 f"{len(names)} processes need ports {self.first_port} to {last}; give a lower one"
             )
-        at = (f"{self.host}:{port}" for port in range(self.first_port, last + 1))
-        return {name: self.given.get(name, where) for name, where in zip(names, at, strict=True)}
+        ports = dict(zip(names, range(self.first_port, last + 1), strict=True))
+        return {name: f"{self.host}:{port}" for name, port in ports.items()} | dict(self.given)
 
 
 def deploy(
@@ -64,7 +64,9 @@ def deploy(
     names = derive(topology).names
     where = (addresses or Addresses()).of(names)
     configurations = {check_name(name): out / f"{quote(name, safe=' @+')}.toml" for name in names}
-    _refuse_existing([out / file.name, *configurations.values()])
+    for path in (out / file.name, *configurations.values()):
+        if path.exists():
+            raise NodeError(f"{path}: exists, and nothing is overwritten; give an empty directory")
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / file.name).write_bytes(file.read_bytes())
@@ -72,26 +74,18 @@ def deploy(
         cluster = token_hex(8)  # two deployments of one file are two systems
         for name, path in configurations.items():
             peers = {peer: where[peer] for peer in names if topology.graph.has_edge(name, peer)}
-            head = _head(name, cluster, where[name], protocol, file.name)
-            tables = _table("peers", peers) + _table("security", secrets[name])
-            if signatures:
-                tables += _table("signatures", _signing(secrets[name]))
-            path.write_text(head + tables)
+            said = {"name": name, "cluster": cluster, "listen": where[name], "protocol": protocol}
+            said |= {"topology": file.name, "journal": f"{path.stem}.journal", "trace": "trace"}
+            text = _lines(said) + _table("peers", peers) + _table("security", secrets[name])
+            if signatures:  # certificates are in one folder
+                key, authority = secrets[name]["private_key"], secrets[name]["authority"]
+                members = authority.rpartition("/")[0]
+                signing = {"key": key, "members": members, "authority": authority}
+                text += _table("signatures", signing)
+            path.write_text(text)
     except OSError as error:
         raise NodeError(f"{out}: cannot be written: {error.strerror or error}") from error
     return list(configurations.values())
-
-
-def _refuse_existing(paths: Sequence[Path]) -> None:
-    for path in paths:
-        if path.exists():
-            raise NodeError(f"{path}: exists, and nothing is overwritten; give an empty directory")
-
-
-def _head(name: str, cluster: str, listen: str, protocol: str, topology: str) -> str:
-    said = {"name": name, "cluster": cluster, "listen": listen, "protocol": protocol, "topology": topology}
-    stem = quote(name, safe=" @+")
-    return _lines(said | {"journal": f"{stem}.journal", "trace": "trace"})
 
 
 def _secrets(out: Path, names: Sequence[str], security: str) -> dict[str, dict[str, str]]:
@@ -114,23 +108,15 @@ def _secrets(out: Path, names: Sequence[str], security: str) -> dict[str, dict[s
     return told
 
 
-def _signing(security: Mapping[str, str]) -> dict[str, str]:
-    """The table `signatures` of a process with this table `security`: certificates are in one folder."""
-    key, authority = security["private_key"], security["authority"]
-    return {"key": key, "members": authority.rpartition("/")[0], "authority": authority}
-
-
 def _table(name: str, values: Mapping[str, str]) -> str:
     return f"\n[{name}]\n{_lines(values)}"
 
 
 def _lines(values: Mapping[str, str]) -> str:
-    # A JSON string of printable characters is a basic string of TOML.
-    return "".join(
-        f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items()
-    )
-
-
-def _key(key: str) -> str:
-    is_bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
-    return key if is_bare else json.dumps(key, ensure_ascii=False)
+    # A JSON string of printable characters is a basic string of TOML, and may be a key.
+    lines = ""
+    for key, value in values.items():
+        is_bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
+        told = key if is_bare else json.dumps(key, ensure_ascii=False)
+        lines += f"{told} = {json.dumps(value, ensure_ascii=False)}\n"
+    return lines

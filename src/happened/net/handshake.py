@@ -47,18 +47,19 @@ class Mode(IntEnum):
     TLS = 2
 
 
-class Reason(IntEnum):
-    """Why a handshake failed; the number is what the other end is told."""
-
-    MALFORMED = 1
-    VERSION = 2
-    MODE = 3
-    ROLE = 4
-    ADDRESSEE = 5
-    NAME = 6
-    PROOF = 7
-    UNWELCOME = 8
-    REFUSED = 9
+Reason = IntEnum("Reason", "MALFORMED VERSION MODE ROLE ADDRESSEE NAME PROOF UNWELCOME REFUSED")
+"""Why a handshake failed; the number is what the other end is told."""
+TOLD: dict[int, str] = {
+    Reason.MALFORMED: "it does not understand us",
+    Reason.VERSION: f"it does not speak version {VERSION} of the handshake",
+    Reason.MODE: "its links are secured in another way than ours",
+    Reason.ROLE: "it was calling, not answering",
+    Reason.ADDRESSEE: "it is not the process we wanted; is its address right?",
+    Reason.NAME: "our name is not the one it expects or certifies",
+    Reason.PROOF: "its shared key is not ours",
+    Reason.UNWELCOME: "it does not know us as a peer",
+}
+"""What it means that the other end tells us this reason."""
 
 
 class HandshakeError(RemoteProtocolError):
@@ -71,19 +72,15 @@ class HandshakeError(RemoteProtocolError):
         super().__init__(text)
         self.reason = reason
         # A refusal is not answered with a refusal.
-        self.answer = b"" if reason is Reason.REFUSED else MAGIC + bytes((VERSION, _Kind.REFUSAL, reason))
+        self.answer = b"" if reason is Reason.REFUSED else MAGIC + bytes((VERSION, _REFUSAL, reason))
 
 
-class _Kind(IntEnum):
-    HELLO = 1
-    REFUSAL = 2
+_HELLO, _REFUSAL = 1, 2
+"""What a message is."""
 
 
-class _Phase(Enum):
-    HELLO = "waits for the peer's hello"
-    PROOF = "waits for the peer's proof"
-    DONE = "knows its peer"
-    FAILED = "has failed"
+_Phase = Enum("_Phase", "HELLO PROOF DONE FAILED")
+"""The message of the peer that comes next, or how it ended."""
 
 
 class Handshake:
@@ -122,7 +119,7 @@ class Handshake:
         self._buffer = bytearray()
         self._claimed = ""
         self.peer: str | None = None
-        self.channel: Channel = Channel()
+        self.channel = Channel()
 
     def add_checksums(self) -> None:
         """Both ends do checksums: from now on, records of a link that nothing else protects have one."""
@@ -157,7 +154,7 @@ class Handshake:
 
     def _make_hello(self, to: str) -> bytes:
         names = b"".join(bytes((len(name),)) + name for name in (self._me.encode(), to.encode()))
-        return MAGIC + bytes((VERSION, _Kind.HELLO, self._mode, self._initiator)) + self._nonce + names
+        return MAGIC + bytes((VERSION, _HELLO, self._mode, self._initiator)) + self._nonce + names
 
     def _take(self, size: int) -> bytes:
         taken = bytes(self._buffer[:size])
@@ -175,11 +172,12 @@ class Handshake:
             raise HandshakeError(
                 Reason.VERSION, f"it speaks version {held[4]} of the handshake, we {VERSION}"
             )
-        if len(held) > 5 and held[5] == _Kind.REFUSAL:
+        if len(held) > 5 and held[5] == _REFUSAL:
             if len(held) > 6:
-                raise HandshakeError(Reason.REFUSED, f"it refused us: {_told(held[6])}")
+                told = TOLD.get(held[6], f"for reason {held[6]}, which we do not know")
+                raise HandshakeError(Reason.REFUSED, f"it refused us: {told}")
             return None
-        if len(held) > 5 and held[5] != _Kind.HELLO:
+        if len(held) > 5 and held[5] != _HELLO:
             raise HandshakeError(Reason.MALFORMED, f"{held[5]} does not begin a hello")
         if len(held) > 6 and held[6] != self._mode:
             raise HandshakeError(Reason.MODE, f"it speaks {_mode(held[6])}, we {_mode(self._mode)}")
@@ -237,12 +235,11 @@ class Handshake:
 class Channel:
     """Leaves frames as they are: TLS authenticates them below us, and plaintext mode does not."""
 
-    overhead = 0
-
     def seal(self, frame: bytes) -> bytes:
         return frame
 
     def open(self, sealed: bytes) -> bytes:
+        """The frame; RemoteProtocolError if it is not the next one our peer sealed."""
         return sealed
 
 
@@ -251,8 +248,6 @@ class ChecksummedChannel(Channel):
 
     Both ends change to it at the same place of the stream, after their hellos.
     """
-
-    overhead = 4
 
     def __init__(self) -> None:
         self._sent = self._opened = 0
@@ -275,19 +270,15 @@ class SealedChannel(Channel):
     repeated, left out, moved, or of another session or direction has the wrong tag.
     """
 
-    overhead = TAG_SIZE
-
     def __init__(self, *, outgoing: bytes, incoming: bytes) -> None:
         self._outgoing, self._incoming = outgoing, incoming
         self._sent = self._opened = 0
 
     def seal(self, frame: bytes) -> bytes:
-        tag = _tag(self._outgoing, self._sent, frame)
         self._sent += 1
-        return frame + tag
+        return frame + _tag(self._outgoing, self._sent - 1, frame)
 
     def open(self, sealed: bytes) -> bytes:
-        """The frame; RemoteProtocolError if it is not the next one our peer sealed."""
         frame = sealed[:-TAG_SIZE]
         if not hmac.compare_digest(sealed[-TAG_SIZE:], _tag(self._incoming, self._opened, frame)):
             raise RemoteProtocolError(f"frame {self._opened} is altered, repeated or out of its place")
@@ -322,23 +313,6 @@ def _read_name(data: bytes) -> str:
         return check_name(data.decode())
     except (UnicodeDecodeError, LocalProtocolError):
         raise HandshakeError(Reason.MALFORMED, f"{data[:32]!r} is no name of a process") from None
-
-
-_TOLD = {
-    Reason.MALFORMED: "it does not understand us",
-    Reason.VERSION: f"it does not speak version {VERSION} of the handshake",
-    Reason.MODE: "its links are secured in another way than ours",
-    Reason.ROLE: "it was calling, not answering",
-    Reason.ADDRESSEE: "it is not the process we wanted; is its address right?",
-    Reason.NAME: "our name is not the one it expects or certifies",
-    Reason.PROOF: "its shared key is not ours",
-    Reason.UNWELCOME: "it does not know us as a peer",
-}
-
-
-def _told(code: int) -> str:
-    known = {int(reason): text for reason, text in _TOLD.items()}
-    return known.get(code, f"for reason {code}, which we do not know")
 
 
 def _mode(code: int) -> str:

@@ -1,19 +1,22 @@
-"""A node as its transport sees it: transport.Host."""
+"""A node as its transport sees it: what a transport asks, and is to report (transport.py)."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ..core.errors import RemoteProtocolError
 from .errors import EngineFault, OldJournal
 from .lifecycle import State
-from .link import Outbox
+from .link import Sendable
 from .lives import Life, life_of
 from .running import Running
 from .transport import Hello
 
+T = TypeVar("T")
+
 
 class Hosting:
-    """Frames come in and are freed; peers say hello and come and go."""
+    """Frames come in and are freed; peers say hello and come and go. A call that raises OldJournal stops the
+    node."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -24,6 +27,7 @@ class Hosting:
         self._lives: dict[int, Sequence[Life]] = {}
 
     def hello(self, peer: str) -> Hello:
+        """What we tell this peer about ourselves."""
         hello = self._members.hello(peer)
         if self._running.transport.acknowledges_for_peers:
             return hello
@@ -31,50 +35,54 @@ class Hosting:
         return hello._replace(confirmed=0, has=0)
 
     def check(self, peer: str, hello: Hello) -> None:
-        with self._stops_if_old():
-            self._members.check_hello(peer, hello)
+        """Raise PeerRefused if we cannot work with a peer that says this. Nothing is remembered."""
+        self._checked(self._members.check_hello, peer, hello)
 
     def meet(self, peer: str, hello: Hello) -> None:
-        with self._stops_if_old():
-            is_new = self._members.check_hello(peer, hello)
+        """The same, and remember the peer's journal for good: only once the transport has authenticated it
+        and, where the two ends can answer each other, it has accepted our hello too."""
+        is_new = self._checked(self._members.check_hello, peer, hello)
         if is_new:
             with self._running.input():
                 self._engine.meet(self._members.index[peer], hello.incarnation)
 
-    def outbox(self, peer: str) -> Outbox:
+    def outbox(self, peer: str) -> Sendable:
+        """The frames for a peer that may leave now, and are not acknowledged."""
         return self._links.outboxes[self._members.index[peer]]
 
-    @contextlib.contextmanager
-    def _stops_if_old(self) -> Iterator[None]:
+    def _checked(self, check: Callable[..., T], peer: str, *shown: Any) -> T:
         """Stop if a peer shows that our journal is old: on other links, what we send now under numbers that
         were used before would be taken for what we sent then."""
         try:
-            yield
+            return check(peer, *shown)
         except OldJournal as error:
             self._running.fail(error)
             raise
 
     def confirmed(self, peer: str, number: int) -> None:
-        with self._stops_if_old():
-            self._members.check_confirmed(peer, number)
+        """We are known to have confirmed frames of this peer up to this link number. Raises PeerRefused if
+        our journal does not know them."""
+        self._checked(self._members.check_confirmed, peer, number)
 
     def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
-        with self._stops_if_old():
-            self._members.check_resuming(peer, number, life)
+        """A connection begins, and the peer says that it has our frames up to this link number, and that the
+        last is of this life of ours. Raises PeerRefused if one of us has forgotten what it knew."""
+        self._checked(self._members.check_resuming, peer, number, life)
         self.freed(peer, number)
 
     def shows(self, peer: str, number: int, life: bytes) -> None:
-        with self._stops_if_old():
-            self._members.check_life(peer, number, life)
+        """The peer has our frames up to this link number by now, more than when the connection began, and the
+        last is of this life of ours. Raises OldJournal if our journal does not know it."""
+        self._checked(self._members.check_life, peer, number, life)
 
     def freed(self, peer: str, number: int) -> None:
+        """Our frames up to this number are durable elsewhere. Less than before changes nothing."""
         running = self._running
         if running.life.failure is not None:
             return
         link = self._members.index[peer]
         if number > self._links.outboxes[link].released:
-            with self._stops_if_old():
-                self._members.check_acknowledged(peer, number)
+            self._checked(self._members.check_acknowledged, peer, number)
         self._commits.stamp()
         if self._engine.free(link, number):
             running.quarantine.passed(peer, True, number)
@@ -88,24 +96,20 @@ class Hosting:
             running.part_if_done(link)
 
     def expects(self, peer: str) -> int:
+        """The link number of the next frame from this peer."""
         return self._links.inboxes[self._members.index[peer]].received_through + 1
 
     def received(self, peer: str) -> int:
+        """Frames of this peer up to this link number are journaled."""
         return self._links.inboxes[self._members.index[peer]].durable
 
     def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
+        """The frames that arrive from now on were numbered in these lives of the peer."""
         self._lives[self._members.index[peer]] = lives
 
-    def _hear_life(self, link: int) -> None:
-        """Remember the life of the last frame that was taken, together with the frame."""
-        engine, lives = self._engine, self._lives[link]
-        life = life_of(engine.inboxes[link].received_through, lives)
-        if life != engine.links.lives.last_heard(link):
-            engine.hear_life(link, life)
-        if not lives or life == lives[-1][0]:
-            del self._lives[link]
-
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
+        """Frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:
+        those before it are taken, and the link is to be closed (or the frame refused)."""
         running, engine = self._running, self._engine
         if not running.life.takes_input:
             return
@@ -130,8 +134,13 @@ class Hosting:
         finally:
             if new := inbox.received_through - before:
                 self.frames_received += new
-                if link in self._lives:
-                    self._hear_life(link)
+                if (lives := self._lives.get(link)) is not None:
+                    # The life of the last frame that was taken is remembered together with the frame.
+                    life = life_of(inbox.received_through, lives)
+                    if life != self._links.lives.last_heard(link):
+                        engine.hear_life(link, life)
+                    if not lives or life == lives[-1][0]:
+                        del self._lives[link]
                 self._commits.schedule()
                 if engine.members.joined != running.joined:
                     running.after_a_change()
@@ -142,14 +151,18 @@ class Hosting:
                 running.transport.durable(peer, inbox.durable)
 
     def set_aside(self, peer: str, number: int, reason: str) -> None:
+        """Our frame of this link number is not sent for now: the peer has refused it, or would."""
         frames = self.outbox(peer).after(number - 1, 1)
         size = len(frames[0][1]) if frames else 0
         self._running.quarantine.put(peer, True, number, size, reason)
 
     def connected(self, peer: str, outgoing: bool) -> None:
+        """A connection can carry frames; this is for logs and statistics."""
         self._running.connections.opened(peer, outgoing)
 
     def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
+        """A connection has ended or could not be made. `peer` is an address if the other end never said its
+        name."""
         is_member = peer in self._members.index
         self._running.connections.closed(peer, outgoing, reason, is_member=is_member)
         if self._running.life.state is State.CLOSING:

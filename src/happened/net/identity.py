@@ -10,46 +10,39 @@ Running nodes needs the standard library alone; making certificates, and nodes t
 (signatures.py), need `cryptography` (extra `net`).
 """
 
+import contextlib
 import os
 import secrets
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from .errors import IdentityError
 from .handshake import KEY_SIZE, NONCE_SIZE, Handshake, Mode, certified_name, check_name
+from .transport import Guard
 
 AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
 
 
-class SharedKey:
-    """A guard (see `transport.Guard`) of links between processes that trust one another."""
+class SharedKey(Guard):
+    """A guard of links between processes that trust one another."""
 
-    local_only = False
+    group_key: bytes
 
     def __init__(self, key: bytes | str | Path) -> None:
         """`key` is the key itself, or the path of a file that `happened node keys shared` wrote."""
-        self._key = key if isinstance(key, bytes) else read_key(Path(key))
-
-    @property
-    def group_key(self) -> bytes | None:
-        return self._key
-
-    def tls(self, *, server: bool) -> ssl.SSLContext | None:
-        return None
+        self.group_key = key if isinstance(key, bytes) else read_key(Path(key))
 
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
-        return Handshake(me, Mode.SHARED_KEY, nonce=_nonce(), wanted=wanted, key=self._key)
+        nonce = secrets.token_bytes(NONCE_SIZE)
+        return Handshake(me, Mode.SHARED_KEY, nonce=nonce, wanted=wanted, key=self.group_key)
 
 
-class MutualTls:
+class MutualTls(Guard):
     """A guard of links whose ends both show a certificate of the group's authority."""
-
-    local_only = False
-    group_key: bytes | None = None
 
     def __init__(self, me: str, *, authority: str | Path, certificate: str | Path, key: str | Path) -> None:
         """Read PEM files; IdentityError unless the certificate is `me`'s, valid now and of that authority."""
@@ -64,7 +57,18 @@ class MutualTls:
         # Resumed sessions would skip the certificates; links live long enough to shake hands in full.
         server.num_tickets = 0
         client = _context(ssl.PROTOCOL_TLS_CLIENT, *files)
-        found = certified_name(_own_certificate(server, client, files[1]))
+        # Our certificate as a peer sees it: the two contexts shake hands in memory, with every check on.
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        calling = client.wrap_bio(to_client, to_server)
+        called = server.wrap_bio(to_server, to_client, server_side=True)
+        try:
+            for end in (calling, called) * 4:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", "") or error.reason
+            raise IdentityError(f"{files[1]}: no peer would accept this certificate: {why}") from None
+        found = certified_name(called.getpeercert() or {})
         if found != me:
             raise IdentityError(f"{files[1]}: is the certificate of {found!r}, and this node is {me!r}")
         self._server, self._client = server, client
@@ -73,12 +77,8 @@ class MutualTls:
         return self._server if server else self._client
 
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
-        certified = certified_name(tls.getpeercert() or {})
-        return Handshake(me, Mode.TLS, nonce=_nonce(), wanted=wanted, certified=certified)
-
-
-def _nonce() -> bytes:
-    return secrets.token_bytes(NONCE_SIZE)
+        nonce, certified = secrets.token_bytes(NONCE_SIZE), certified_name(tls.getpeercert() or {})
+        return Handshake(me, Mode.TLS, nonce=nonce, wanted=wanted, certified=certified)
 
 
 def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
@@ -103,24 +103,6 @@ def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ss
     return context
 
 
-def _own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, path: Path) -> Mapping[str, Any]:
-    """Our certificate as a peer sees it: the two contexts shake hands in memory, with every check on."""
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    calling = client.wrap_bio(to_client, to_server)
-    called = server.wrap_bio(to_server, to_client, server_side=True)
-    try:
-        for _ in range(4):
-            for end in (calling, called):
-                try:
-                    end.do_handshake()
-                except ssl.SSLWantReadError:
-                    continue
-    except ssl.SSLError as error:
-        why = getattr(error, "verify_message", "") or error.reason
-        raise IdentityError(f"{path}: no peer would accept this certificate: {why}") from None
-    return called.getpeercert() or {}
-
-
 def certificate_lasts(tls: Any) -> float | None:
     """For how many seconds the certificate at the other end of a connection is valid; None without TLS."""
     until = (tls.getpeercert() or {}).get("notAfter") if tls is not None else None
@@ -129,7 +111,7 @@ def certificate_lasts(tls: Any) -> float | None:
 
 def make_key(path: Path) -> None:
     """Write a fresh shared key to a file that does not exist yet."""
-    _write_private(path, secrets.token_hex(KEY_SIZE).encode() + b"\n")
+    _write_new(path, secrets.token_hex(KEY_SIZE).encode() + b"\n", 0o600)
 
 
 def read_key(path: Path) -> bytes:
@@ -147,13 +129,11 @@ def make_authority(directory: Path, *, name: str = "happened authority", days: i
     """Write ca.pem and ca.key into a directory that has neither."""
     from . import certificates
 
-    try:
+    with trouble_with(directory, "made"):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise IdentityError(f"{directory}: cannot be made: {error.strerror}") from None
     _refuse_existing(directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY)
     certificate, key = certificates.authority(name, days)
-    _write_private(directory / AUTHORITY_KEY, key)
+    _write_new(directory / AUTHORITY_KEY, key, 0o600)
     _write_new(directory / AUTHORITY_CERTIFICATE, certificate, 0o644)
 
 
@@ -173,10 +153,8 @@ def issue(directory: Path, name: str, *, days: float = 365) -> tuple[Path, Path]
             f"{name!r} would be the name of a hidden file, or of the authority's; choose another"
         )
     _refuse_existing(certificate_path, key_path)
-    refuse_exposed(directory / AUTHORITY_KEY)
-    authority = (read_file(authority_path), read_file(directory / AUTHORITY_KEY))
-    certificate, key = certificates.issue(name, days, *authority)
-    _write_private(key_path, key)
+    certificate, key = certificates.issue(name, days, *_authority(directory))
+    _write_new(key_path, key, 0o600)
     _write_new(certificate_path, certificate, 0o644)
     return certificate_path, key_path
 
@@ -185,63 +163,63 @@ def renew(directory: Path, name: str, *, days: float = 365) -> Path:
     """Put a new certificate for the same key in the place of NAME.pem, beside the authority that signs it."""
     from . import certificates
 
-    authority_path, certificate_path, _ = paths(directory, name)
-    refuse_exposed(directory / AUTHORITY_KEY)
-    authority = (read_file(authority_path), read_file(directory / AUTHORITY_KEY))
+    certificate_path, authority = paths(directory, name)[1], _authority(directory)
     before = read_file(certificate_path)
     try:
         renewed = certificates.renew(name, days, before, authority)
     except IdentityError as error:
         raise IdentityError(f"{certificate_path}: cannot be renewed: {error}") from None
     beside = certificate_path.with_name(certificate_path.name + ".new")
-    try:
+    with trouble_with(certificate_path, "written"):
         beside.write_bytes(renewed)
         beside.replace(certificate_path)  # at once: a node may be reading it
-    except OSError as error:
-        raise IdentityError(f"{certificate_path}: cannot be written: {error.strerror}") from None
     return certificate_path
+
+
+def _authority(directory: Path) -> tuple[bytes, bytes]:
+    """Its certificate and its key."""
+    refuse_exposed(directory / AUTHORITY_KEY)
+    return read_file(directory / AUTHORITY_CERTIFICATE), read_file(directory / AUTHORITY_KEY)
+
+
+@contextlib.contextmanager
+def trouble_with(path: Path, what: str) -> Iterator[None]:
+    """Say by an IdentityError which file cannot be read, or written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise IdentityError(f"{path}: cannot be {what}: {error.strerror}") from None
 
 
 def read_file(path: Path) -> bytes:
     """IdentityError, with the file and the reason, if it cannot be read."""
-    try:
+    with trouble_with(path, "read"):
         return path.read_bytes()
-    except OSError as error:
-        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def refuse_exposed(path: Path) -> None:
     """Raise IdentityError if everyone on the machine can read this key."""
-    try:
+    with trouble_with(path, "read"):
         exposed = path.stat().st_mode & 0o007
-    except OSError as error:
-        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
     if exposed:
         raise IdentityError(f"{path}: is open to everyone on this machine; chmod 600 it, or make a new key")
 
 
 def _refuse_existing(*paths: Path) -> None:
     for path in paths:
-        try:
+        with trouble_with(path, "written"):  # a name may be too long for a file
             exists = path.exists()
-        except OSError as error:  # a name that is too long for a file
-            raise IdentityError(f"{path}: cannot be written: {error.strerror}") from None
         if exists:
             raise IdentityError(f"{path}: exists, and keys are never overwritten; move it away first")
 
 
-def _write_private(path: Path, data: bytes) -> None:
-    _write_new(path, data, 0o600)
-
-
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     """Create a file with its mode, so that there is no instant at which others could open it."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        _refuse_existing(path)
-        raise
-    except OSError as error:
-        raise IdentityError(f"{path}: cannot be written: {error.strerror}") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+    with trouble_with(path, "written"):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            _refuse_existing(path)
+            raise
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)

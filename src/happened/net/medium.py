@@ -19,40 +19,36 @@ from .link import Sendable
 from .transport import Shared
 
 
-class _Claim(NamedTuple):
-    number: int
-    deadline: float
-
-
 class Claims:
     """The frames of one link that the medium carries and that are not known to be there."""
 
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: deque[_Claim] = deque()  # in order of numbers; a deadline counts once it is the first
+        # Number and deadline, in order of numbers; a deadline counts once it is the first.
+        self._open: deque[tuple[int, float]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
     @property
     def first(self) -> int | None:
-        return self._open[0].number if self._open else None
+        return self._open[0][0] if self._open else None
 
     def claim(self, number: int, deadline: float = 0.0) -> None:
-        self._open.append(_Claim(number, deadline))
+        self._open.append((number, deadline))
 
     def settle(self, number: int) -> int:
         """The frames up to this number are there; returns how many of them were claimed."""
         before = len(self._open)
-        while self._open and self._open[0].number <= number:
+        while self._open and self._open[0][0] <= number:
             self._open.popleft()
         return before - len(self._open)
 
     def expire(self, now: float) -> int:
         """Give back those whose deadline has passed; returns how many."""
         before = len(self._open)
-        while self._open and self._open[0].deadline <= now:
+        while self._open and self._open[0][1] <= now:
             self._open.popleft()
         return before - len(self._open)
 
@@ -83,6 +79,26 @@ class Unclaimed:
         return [each for each in self._outbox.after(number, most_bytes) if each[0] <= last]
 
 
+def claimed(
+    released: Iterable[Shared],
+    claims: Callable[[str, int], Claims | None],
+    fits: Callable[[bytes, dict[str, int]], bool],
+    deadline: Callable[[str], float] = lambda peer: 0.0,
+) -> list[Shared]:
+    """The frames and peers for which the medium is the better way, which are claimed for it. `claims` are
+    those of the link with a peer; None: the medium cannot carry a frame of this number there."""
+    chosen = []
+    for frame, numbers in released:
+        of = {peer: mine for peer, number in numbers.items() if (mine := claims(peer, number)) is not None}
+        hearing = {peer: numbers[peer] for peer in of}
+        # Behind others that are under way on the medium, the link would have to wait for those.
+        if (len(of) > 1 or any(of.values())) and fits(frame, hearing):
+            for peer, mine in of.items():
+                mine.claim(numbers[peer], deadline(peer))
+            chosen.append(Shared(frame, hearing))
+    return chosen
+
+
 class Run(NamedTuple):
     """Frames that are consecutive on the links to the same peers: they can go in one packet."""
 
@@ -105,16 +121,3 @@ def runs(shared: Iterable[Shared], most_bytes: Callable[[int], int]) -> Iterator
         run, size = Run(dict(numbers), [frame]), len(frame)
     if run.frames:
         yield run
-
-
-class Hearer:
-    """What the medium knows of one peer."""
-
-    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "patience")
-
-    def __init__(self) -> None:
-        self.claims = Claims()
-        self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
-        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
-        self.calling = self.called = False  # our link to it, and its link to us
-        self.patience = 1.0  # how many times `repair` seconds it is given

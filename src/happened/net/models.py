@@ -9,6 +9,7 @@ Compatible  a field that is absent has its default, and one that is not known is
 """
 
 import base64
+import contextlib
 import dataclasses
 import json
 import types
@@ -105,14 +106,22 @@ def _read(hint: Any, data: Any, where: str) -> Any:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(data)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _read_fields(hint, _shape(data, dict, where), where)
+        given, hints = _shape(data, dict, where), _fields(hint)
+        found = {name: _read(hints[name], given[name], f"{where}.{name}") for name in hints if name in given}
+        try:
+            return hint(**found)
+        except TypeError as error:  # a field without a default is absent
+            raise ValueError(f"{where}: {error}") from error
     if origin in (typing.Union, types.UnionType):
-        return _read_union(arguments, data, where)
+        # An int is read as one where a float may stand too, whatever their order.
+        for choice in sorted(arguments, key=lambda each: type(data) is not each):
+            with contextlib.suppress(ValueError):
+                return _read(choice, data, where)
+        raise ValueError(f"{where} is none of {', '.join(map(str, arguments))}")
     if origin in MAPPINGS:
         inner = arguments[1] if arguments else Any
-        return {
-            key: _read(inner, each, f"{where}[{key!r}]") for key, each in _shape(data, dict, where).items()
-        }
+        given = _shape(data, dict, where)
+        return {key: _read(inner, each, f"{where}[{key!r}]") for key, each in given.items()}
     items: list[Any] = _shape(data, list, where)
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
         if len(items) != len(arguments):
@@ -120,28 +129,6 @@ def _read(hint: Any, data: Any, where: str) -> Any:
         return tuple(_read(each, item, where) for each, item in zip(arguments, items, strict=True))
     inner = arguments[0] if arguments else Any
     return LISTS.get(origin, tuple)(_read(inner, item, f"{where}[{i}]") for i, item in enumerate(items))
-
-
-def _read_fields(model: type, data: dict[str, Any], where: str) -> Any:
-    found = {
-        name: _read(hint, data[name], f"{where}.{name}")
-        for name, hint in _fields(model).items()
-        if name in data
-    }
-    try:
-        return model(**found)
-    except TypeError as error:  # a field without a default is absent
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _read_union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
-    # An int is read as one where a float may stand too, whatever their order.
-    for choice in sorted(choices, key=lambda each: type(data) is not each):
-        try:
-            return _read(choice, data, where)
-        except ValueError:
-            continue
-    raise ValueError(f"{where} is none of {', '.join(str(each) for each in choices)}")
 
 
 def _shape(data: Any, kind: type, where: str) -> Any:

@@ -7,7 +7,7 @@
     message     consecutive frames of one link. It has no id by which the broker would drop what comes twice:
                 one that can be guessed lets others have a message dropped that was never stored, and
                 numbers on the links do as well
-    receipts    a second stream, of what receivers have journaled (nats_receipts.py)
+    receipts    a second stream, of what receivers have journaled (nats_broker.py)
 
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
            authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
@@ -29,36 +29,31 @@ from typing import Any
 
 from ..wire import MAX_FRAME
 from .errors import NodeError
-from .nats_security import Seal
+from .nats_security import Seal, is_protected
 from .signed import Signer
-from .transport import Host
+from .transport import Host, Transport
 
 try:
     import nats.errors
     import nats.js.errors
     from nats.js import api
 
-    from .nats_link import (
-        PING_SECONDS,
-        PUBLISH_SECONDS,
-        RETRY_SECONDS,
-        Link,
-        RenewedClient,
-        end,
-        reason,
-        receipts_of,
-        token,
-    )
-    from .nats_rereading import is_protected
+    from . import nats_broker as broker
+    from .nats_broker import RETRY_SECONDS, RenewedClient, end, reason
+    from .nats_link import Link
 except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
 
+PING_SECONDS = 10.0
+"""Two of these without an answer end a connection, also where the client has stopped to read it."""
 
-class NatsTransport:
-    """The links of one node through the stream `stream` of a NATS cluster."""
+
+class NatsTransport(Transport):
+    """The links of one node through the stream `stream` of a NATS cluster. Addresses of peers do not matter,
+    since everyone is at the broker."""
 
     acknowledges_for_peers = False  # but when they are in the stream
-    keeps_order = True  # a consumer of a stream gets the messages of a subject in order
+    _links: dict[str, Link]
 
     def __init__(
         self,
@@ -72,54 +67,53 @@ class NatsTransport:
     ) -> None:
         """`replicas` servers of a cluster keep the stream; `key`, the same everywhere, keeps other clients of
         the broker from speaking for nodes; further options go to `nats.connect`."""
+        super().__init__()
         self._servers = [servers] if isinstance(servers, str) else list(servers)
-        self._seal = Seal(key, protected=is_protected(self._servers, options))
-        self._stream = token(stream)
-        self._replicas = replicas
+        self.seal = Seal(key, protected=is_protected(self._servers, options))
+        self.stream = broker.token(stream)
+        self.replicas = replicas
         self._start_seconds = start_seconds
         self._options = options
-        self._peers: set[str] = set()
-        self._paused: set[str] = set()
-        self._links: dict[str, Link] = {}
-        self._host: Host | None = None
         self._client: RenewedClient | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     def sign_with(self, signer: Signer) -> None:
-        self._seal.sign_with(signer)
+        self.seal.sign_with(signer)
 
     async def start(self, host: Host) -> None:
         self._host = host
         self._client = await self._connect_in_time(host.name)
-        for peer in self._peers:
-            self._open(peer)
+        self._make_links()
         self._keeping = asyncio.create_task(self._keep_client())
 
     async def _keep_client(self) -> None:
         """Put another client in the place of one that is lost, and begin the links as after a restart."""
         while True:
-            assert self._host is not None and self._client is not None
-            lost = self._client
-            while (
-                not lost.is_lost.is_set() and not lost.is_closed
-            ):  # it does not always say that it is closed
+            lost = self.client
+            while not (lost.is_lost.is_set() or lost.is_closed):  # it does not always say that it is closed
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(lost.is_lost.wait(), RETRY_SECONDS)
             await self._note_error(lost.last_error or nats.errors.ConnectionClosedError())
             with contextlib.suppress(Exception):
                 await lost.close()
-            while True:
+            while self._client is lost:
                 try:
-                    client = await self._connect_in_time(self._host.name)
-                    break
+                    self._client = await self._connect_in_time(self.host.name)
                 except Exception as error:  # whatever it is, the node cannot do without
                     await self._note_error(error)
                     await asyncio.sleep(RETRY_SECONDS)
-            links, self._client = list(self._links.values()), client
-            self._links.clear()
-            await end([task for link in links for task in link.tasks])
-            for peer in self._peers:
-                self._open(peer)
+            await self._end_links()
+            self._make_links()
+
+    async def _end_links(self) -> None:
+        links, self._makes_links = list(self._links.values()), False
+        self._links.clear()
+        await end([task for link in links for task in link.tasks])
+
+    @property
+    def client(self) -> RenewedClient:
+        assert self._client is not None
+        return self._client
 
     async def _connect_in_time(self, name: str) -> RenewedClient:
         connecting = asyncio.create_task(self._connect(name))
@@ -139,10 +133,6 @@ class NatsTransport:
 
     async def _connect(self, name: str) -> RenewedClient:
         client = RenewedClient()
-
-        async def closed() -> None:
-            client.is_lost.set()
-
         options = {"ping_interval": PING_SECONDS} | self._options
         try:
             await client.connect(
@@ -151,11 +141,11 @@ class NatsTransport:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=RETRY_SECONDS,  # type: ignore[arg-type]  # it may be a fraction
                 error_cb=self._note_error,
-                closed_cb=closed,
+                closed_cb=client.lost,
                 **options,
             )
             for config in self._streams():
-                await self._make_stream(client.jetstream(timeout=PUBLISH_SECONDS), config)
+                await self._make_stream(client.jetstream(timeout=broker.PUBLISH_SECONDS), config)
         except BaseException:
             with contextlib.suppress(Exception):
                 await client.close()
@@ -163,8 +153,8 @@ class NatsTransport:
         return client
 
     def _streams(self) -> list[api.StreamConfig]:
-        links = self._stream_of(self._stream, f"{self._stream}.*.*", api.RetentionPolicy.WORK_QUEUE)
-        receipts = receipts_of(self._stream)
+        links = self._stream_of(self.stream, f"{self.stream}.*.*", api.RetentionPolicy.WORK_QUEUE)
+        receipts = broker.receipts_of(self.stream)
         last = self._stream_of(receipts, f"{receipts}.*.*", api.RetentionPolicy.LIMITS)
         last.max_msgs_per_subject, last.discard = 1, api.DiscardPolicy.OLD
         return [links, last]
@@ -177,7 +167,7 @@ class NatsTransport:
             storage=api.StorageType.FILE,
             # A full stream refuses publications, which stay in the outboxes; it never drops what it has.
             discard=api.DiscardPolicy.NEW,
-            num_replicas=self._replicas,
+            num_replicas=self.replicas,
         )
 
     async def _make_stream(self, jetstream: Any, config: api.StreamConfig) -> None:
@@ -200,54 +190,13 @@ class NatsTransport:
         """What the server takes, less a sixteenth for control information and headers."""
         return MAX_FRAME if self._client is None else self._client.max_payload * 15 // 16
 
-    def check_address(self, peer: str, address: str) -> None:
-        pass
-
-    def add_peer(self, peer: str, address: str) -> None:
-        """Talk with a process; its address does not matter, since everyone is at the broker."""
-        self._peers.add(peer)
-        if self._client is not None:
-            self._open(peer)
-
-    def remove_peer(self, peer: str) -> None:
-        self._peers.discard(peer)
-        if (link := self._links.pop(peer, None)) is not None:
-            self._ending = asyncio.create_task(end(link.tasks))
-
-    def _open(self, peer: str) -> None:
-        if peer not in self._links:
-            self._links[peer] = link = self._new_link(peer)
-            if peer in self._paused:
-                link.may_pull.clear()
-
-    def _new_link(self, peer: str) -> "Link":
-        assert self._host is not None
-        return Link(self._host, peer, self._client, self._stream, self._replicas, self._seal)
-
-    def wake(self, peer: str) -> None:
-        if (link := self._links.get(peer)) is not None:
-            link.wake()
-
-    def durable(self, peer: str, number: int) -> None:
-        if (link := self._links.get(peer)) is not None:
-            link.durable()
-
-    def pause(self, peer: str) -> None:
-        self._paused.add(peer)
-        if (link := self._links.get(peer)) is not None:
-            link.may_pull.clear()
-
-    def resume(self, peer: str) -> None:
-        self._paused.discard(peer)
-        if (link := self._links.get(peer)) is not None:
-            link.may_pull.set()
+    def _link_with(self, peer: str) -> Link:
+        return Link(self, peer)
 
     async def close(self) -> None:
         if self._keeping is not None:
             await end([self._keeping])
-        links = list(self._links.values())
-        self._links.clear()
-        await end([task for link in links for task in link.tasks])
+        await self._end_links()
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(Exception):

@@ -13,7 +13,7 @@
 Assumes    what the links over JetStream assume (nats.py).
 Promises   the contract of `transport`. A publication that fails goes by the links, and so do the first frame
            to a peer, by which that comes to know our incarnation, and frames that would be too long.
-           With a key and without TLS everything goes by the links (nats_rereading.py).
+           With a key and without TLS everything goes by the links (nats_broker.py).
            A link publishes nothing behind a frame that is on its way here (medium.py). So the frames on each
            of a receiver's two subjects come in the order of their numbers but for the links' WINDOW, and
            the next one that it needs is never behind IN_HAND others.
@@ -32,28 +32,17 @@ from nats.js import api
 
 from ..core.errors import RemoteProtocolError
 from ..wire import packets
+from . import nats_broker as broker
 from .link import Sendable
-from .medium import Claims, Run, Unclaimed, runs
+from .medium import Claims, Run, Unclaimed, claimed, runs
 from .nats import NatsTransport
-from .nats_link import (
-    BATCH_BYTES,
-    PUBLISH_SECONDS,
-    RETRY_SECONDS,
-    WINDOW,
-    Link,
-    consumer_name,
-    reason,
-    token,
-)
-from .nats_receipts import last_message
-from .nats_security import Seal
+from .nats_broker import RETRY_SECONDS, end, kept, reason, token
+from .nats_link import Frames, Link, most_bytes
 from .transport import Shared
 
 COUNTS = ("packets", "bytes", "copies", "repaired", "received")
 """Packets published and their bytes; copies that links did not carry; those left to the links after a
 failure; frames that came for us."""
-
-
 MOST_MARKS = 2048
 """Bytes of a subject, of which a server takes 4096 with the rest of a line."""
 
@@ -66,147 +55,95 @@ def mark(name: str) -> str:
 class NatsBroadcast(NatsTransport):
     """Links over NATS, and a stream for what several get alike. Arguments are those of `NatsTransport`."""
 
+    _links: "dict[str, SharedLink]"  # type: ignore[assignment]
+
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._common = f"{self._stream}-common"
+        self.common = f"{self.stream}-common"
+        self.counts = dict.fromkeys(COUNTS, 0)
         self._queue: deque[Shared] = deque()
+        self._runs: deque[Run] = deque()
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._counts = dict.fromkeys(COUNTS, 0)
 
     def _streams(self) -> list[api.StreamConfig]:
-        common = self._stream_of(self._common, f"{self._common}.>", api.RetentionPolicy.INTEREST)
+        common = self._stream_of(self.common, f"{self.common}.>", api.RetentionPolicy.INTEREST)
         return [*super()._streams(), common]
 
-    def _new_link(self, peer: str) -> "SharedLink":
+    def _link_with(self, peer: str) -> "SharedLink":
         if self._task is None:
-            self._task = asyncio.create_task(self._publish())
-        assert self._host is not None
-        return SharedLink(
-            self._host,
-            peer,
-            self._client,
-            self._stream,
-            self._replicas,
-            self._seal,
-            self._common,
-            self._counts,
-        )
+            publishing = broker.publish_in_order(
+                self._next_run, self._publish_run, self._note_stored, self._leave_to_links, self._awake
+            )
+            self._task = asyncio.create_task(publishing)
+        return SharedLink(self, peer)
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end([self._task])
             self._task = None
         await super().close()
 
     def medium_counts(self) -> dict[str, int]:
-        return dict(self._counts)
+        return dict(self.counts)
 
     def share(self, released: Sequence[Shared]) -> None:
-        for frame, numbers in released:
-            ready = {peer: number for peer, number in numbers.items() if self._is_ready(peer)}
-            # Behind others that are under way here, the link would have to wait for those.
-            is_worth_it = len(ready) > 1 or any(self._link(peer).claims for peer in ready)
-            if is_worth_it and self._fits(frame, ready):
-                for peer, number in ready.items():
-                    self._link(peer).claims.claim(number)
-                self._queue.append(Shared(frame, ready))
+        self._queue += claimed(released, self._claims_of, self._fits)
         if self._queue:
             self._awake.set()
 
+    def _claims_of(self, peer: str, number: int) -> Claims | None:
+        link = self._links.get(peer)
+        return link.claims if link is not None and link.is_ready else None
+
     def _fits(self, frame: bytes, ready: dict[str, int]) -> bool:
-        assert self._host is not None
-        marks = 2 * len(self._host.hello(next(iter(ready))).members) + 4 * len(ready)
+        marks = 2 * len(self.host.hello(next(iter(ready))).members) + 4 * len(ready)
         return len(frame) <= self.max_payload - 512 - 16 * len(ready) and marks <= MOST_MARKS
 
-    def _link(self, peer: str) -> "SharedLink":
-        link = self._links[peer]
-        assert isinstance(link, SharedLink)
-        return link
+    def _next_run(self) -> Run | None:
+        if not self._runs:
+            self._runs.extend(runs(self._queue, lambda _: most_bytes(self.client)))
+            self._queue.clear()
+        return self._runs.popleft() if self._runs else None
 
-    def _is_ready(self, peer: str) -> bool:
-        return peer in self._links and self._link(peer).is_ready
-
-    async def _publish(self) -> None:
-        """Keep a window of packets under way, in order, and tell the links of each that is stored."""
-        under_way: deque[tuple[Run, asyncio.Future[Any]]] = deque()
-        waiting: deque[Run] = deque()
-        while True:
-            self._awake.clear()
-            try:
-                if not waiting:
-                    waiting.extend(runs(self._queue, lambda _: self._batch_bytes()))
-                    self._queue.clear()
-                while waiting and len(under_way) < WINDOW:
-                    under_way.append((waiting[0], await self._publish_run(waiting[0])))
-                    waiting.popleft()
-                if not under_way:
-                    await self._awake.wait()
-                    continue
-                async with asyncio.timeout(PUBLISH_SECONDS):
-                    await under_way[0][1]
-                self._note_stored(under_way.popleft()[0])
-            except Exception as error:  # whatever it is, the links do without
-                for _, future in under_way:
-                    future.cancel()
-                under_way.clear()
-                waiting.clear()
-                self._leave_to_links(error)
-                await asyncio.sleep(RETRY_SECONDS)
-
-    def _note_stored(self, run: Run) -> None:
-        for peer, first in run.first.items():
+    async def _note_stored(self, run: Run, confirmation: api.PubAck, first: bool) -> None:
+        """Tell the links of frames that are stored."""
+        for peer, number in run.first.items():
             if peer in self._links:
-                self._link(peer).shared(first, first + len(run.frames) - 1)
-
-    def _batch_bytes(self) -> int:
-        return min(BATCH_BYTES, self.max_payload // 4)
+                self._links[peer].shared(number, number + len(run.frames) - 1)
 
     async def _publish_run(self, run: Run) -> "asyncio.Future[Any]":
-        assert self._host is not None and self._client is not None
-        me, hello = self._host.name, self._host.hello(next(iter(run.first)))
+        me, hello = self.host.name, self.host.hello(next(iter(run.first)))
         marks = ".".join(mark(name) if name in run.first else "0" for name in hello.members)
         packet = packets.encode(me, hello.incarnation, run.first, run.frames)
-        self._counts["packets"] += 1
-        self._counts["bytes"] += len(packet)
-        self._counts["copies"] += len(run.first) * len(run.frames)
-        jetstream = self._client.jetstream(timeout=PUBLISH_SECONDS)
-        headers = self._seal.headers(self._common, me, packet) or None
+        self.counts["packets"] += 1
+        self.counts["bytes"] += len(packet)
+        self.counts["copies"] += len(run.first) * len(run.frames)
+        jetstream = self.client.jetstream(timeout=broker.PUBLISH_SECONDS)
+        headers = self.seal.headers(self.common, me, packet) or None
         return await jetstream.publish_async(
-            f"{self._common}.{token(me)}.{marks}.end", packet, headers=headers
+            f"{self.common}.{token(me)}.{marks}.end", packet, headers=headers
         )
 
     def _leave_to_links(self, error: Exception) -> None:
         """After a failure nobody knows what is stored: the links carry all that was under way."""
-        assert self._host is not None
         self._queue.clear()
-        for peer in self._links:
-            if given_back := self._link(peer).give_back():
-                self._counts["repaired"] += given_back
-                self._host.disconnected(peer, True, f"not published for all: {reason(error)}")
+        self._runs.clear()
+        for peer, link in self._links.items():
+            if given_back := link.give_back():
+                self.counts["repaired"] += given_back
+                self.host.disconnected(peer, True, f"not published for all: {reason(error)}")
 
 
 class SharedLink(Link):
     """A link whose sender publishes some of its frames for others too."""
 
-    def __init__(
-        self,
-        host: Any,
-        peer: str,
-        client: Any,
-        stream: str,
-        replicas: int,
-        seal: Seal,
-        common: str,
-        counts: dict[str, int],
-    ) -> None:
+    def __init__(self, owner: NatsBroadcast, peer: str) -> None:
         self.claims = Claims()
-        self._common, self._counts = common, counts
+        self._common, self._counts = owner.common, owner.counts
         self._has_consumer = False  # at the other end, for what we publish
         self._shared: deque[tuple[int, int]] = deque()  # stored, while frames before them may be not
-        super().__init__(host, peer, client, stream, replicas, seal)
+        super().__init__(owner, peer)
 
     def _acts(self) -> list[Callable[[], Awaitable[None]]]:
         return [*super()._acts(), self._prepare, self._pull_common]
@@ -223,15 +160,10 @@ class SharedLink(Link):
         )
 
     async def _prepare(self) -> None:
-        await self._make_common_consumer(self._peer, self._host.name)
+        to, me = self._peer, self._host.name
+        await self._make_consumer(self._common, to, me, self._common_subject(to, me))
         self._has_consumer = True
         await asyncio.Event().wait()
-
-    async def _make_common_consumer(self, to: str, sender: str) -> str:
-        """The consumer of one process for what another one publishes: the same, whoever makes it."""
-        name = consumer_name(to, sender)
-        await self._make_consumer(self._common, name, self._common_subject(to, sender))
-        return name
 
     def _common_subject(self, to: str, sender: str) -> str:
         before = "*." * self._host.hello(self._peer).members.index(to)
@@ -240,19 +172,26 @@ class SharedLink(Link):
     async def _last_stored(self, incarnation: bytes) -> tuple[int, bytes]:
         last = await super()._last_stored(incarnation)
         me, peer = self._host.name, self._peer
-        message = await last_message(self._jetstream, self._common, self._common_subject(peer, me))
+        message = await kept(self._jetstream, self._common, subject=self._common_subject(peer, me))
         if message is None:
             return last
-        try:
-            data = message.data or b""
-            self._seal.check(me, message.headers, self._common, me, data)
-            packet = packets.decode(data)
-            frames = packet.numbered(peer)
-        except RemoteProtocolError:
-            return last
-        if not frames or packet.incarnation != incarnation:
-            return last
-        return max(last, (frames[-1][0], b""))
+        with contextlib.suppress(RemoteProtocolError):
+            packet, frames = self._opened(message, me, peer)
+            if packet.incarnation == incarnation:
+                return max(last, (frames[-1][0], b""))
+        return last
+
+    def _opened(self, message: Any, sender: str, to: str) -> tuple[packets.Packet, Frames]:
+        """A packet on the subject of `sender`, and its frames for `to`; RemoteProtocolError if it is not its
+        own, or not for `to`."""
+        self._seal.check(sender, message.headers, self._common, sender, message.data)
+        packet = packets.decode(message.data)
+        frames = packet.numbered(to)
+        if packet.sender != sender or not frames:
+            raise RemoteProtocolError(
+                f"a packet on the subject of {sender!r} that is not its own, or not for us"
+            )
+        return packet, frames
 
     def _outbox(self) -> Sendable:
         return Unclaimed(super()._outbox(), self.claims)
@@ -284,21 +223,15 @@ class SharedLink(Link):
     # Incoming.
 
     async def _pull_common(self) -> None:
-        await self._is_current.wait()
-        consumer = await self._make_common_consumer(self._host.name, self._peer)
-        await self._pull_from(self._common, consumer, self._take_packet)
+        await self._pull_from(
+            self._common, self._common_subject(self._host.name, self._peer), self._take_packet
+        )
 
     async def _take_packet(self, message: Any) -> None:
         """Take the frames of a packet that are for us, whose sender's subject says who sent it."""
         host, peer = self._host, self._peer
         try:
-            self._seal.check(peer, message.headers, self._common, peer, message.data)
-            packet = packets.decode(message.data)
-            frames = packet.numbered(host.name)
-            if packet.sender != peer or not frames:
-                raise RemoteProtocolError(
-                    f"a packet on the subject of {peer!r} that is not its own, or not for us"
-                )
+            packet, frames = self._opened(message, peer, host.name)
         except RemoteProtocolError as error:  # it is no better when it comes again
             host.disconnected(peer, False, str(error))
             with contextlib.suppress(nats.errors.Error):

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple, Protocol
 
 from ..core.errors import RemoteProtocolError
 from ..wire import MAX_FRAME
@@ -20,25 +19,19 @@ from .transport import Hello, Host
 try:
     import nats.errors
     import nats.js.errors
-    from nats.aio.client import Client
     from nats.js import api
 
-    from .nats_receipts import Receipt, Receipts, last_message
-    from .nats_rereading import FAILURES, OFTEN, message_at
+    from . import nats_broker as broker
+    from .nats_broker import FAILURES, Receipt, Receipts, kept, reason, token
 except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
 
 BATCH_BYTES = 128 * 1024
-WINDOW = 8
 IN_HAND = 32
-PUBLISH_SECONDS = 5.0
 PULL_SECONDS = 5.0
 REDELIVERY_SECONDS = 3.0
 """After this long without an acknowledgement the broker hands a message over again: a restarted node waits
 this long for what it had in hand before."""
-RETRY_SECONDS = 0.5
-PING_SECONDS = 10.0
-"""Two of these without an answer end a connection, also where the client has stopped to read it."""
 PATIENCE = 4
 """Questions of one kind in a row that the broker does not answer on a connection that seems to be good: then
 it is made anew, since the subscription to the answers may have been altered on its way."""
@@ -49,44 +42,54 @@ GAP_SECONDS = 10.0
 the journal has lost that it came."""
 FARTHEST = IN_HAND * BATCH_BYTES
 """How far the number of a frame can be ahead of the next one: a frame has a byte, and a message that many."""
+OFTEN = 3
+"""Deliveries after which a message that nobody can read is dropped, where it may be altered on its way."""
 HELLO = "Happened-Hello"
 EXPIRED = "408"
 """The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
 
 
-class RenewedClient(Client):
-    """A client that can be lost: it has closed for good, as on any error that the broker tells it, or answers
-    stay away."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_lost = asyncio.Event()
+Frames = list[tuple[int, bytes]]
+"""With their link numbers."""
 
 
 class _Arrived(NamedTuple):
     """Consecutive frames that are not journaled."""
 
     last: int  # link number
-    frames: list[tuple[int, bytes]]
+    frames: Frames
     message: Any  # the broker's
     lives: Sequence[Life]  # of the sender; empty: it does not say
+
+
+class Owner(Protocol):
+    """The transport (nats.py), as its links see it."""
+
+    stream: str
+    replicas: int
+    seal: Seal
+
+    @property
+    def host(self) -> Host: ...
+    @property
+    def client(self) -> broker.RenewedClient: ...
 
 
 class Link:
     """Both directions of the link between us and one peer."""
 
-    def __init__(self, host: Host, peer: str, client: Any, stream: str, replicas: int, seal: Seal) -> None:
-        self._host, self._peer, self._client = host, peer, client
-        self._stream, self._replicas, self._seal = stream, replicas, seal
-        self._jetstream = client.jetstream(timeout=PUBLISH_SECONDS)
-        self._receipts = Receipts(self._jetstream, receipts_of(stream), seal)
+    def __init__(self, owner: Owner, peer: str) -> None:
+        self._host, self._peer, self._client = owner.host, peer, owner.client
+        self._stream, self._replicas, self._seal = owner.stream, owner.replicas, owner.seal
+        self._jetstream = self._client.jetstream(timeout=broker.PUBLISH_SECONDS)
+        self._receipts = Receipts(self._jetstream, broker.receipts_of(self._stream), self._seal)
         self._receipted = 0  # our receipt tells of frames up to this number
         self._unanswered: Counter[str] = Counter()  # questions in a row, of each kind
         self._is_current = asyncio.Event()  # nothing shows that our journal is old
         self._awake = asyncio.Event()
         self._awake.set()
-        self.may_pull = asyncio.Event()
-        self.may_pull.set()
+        self._may_pull = asyncio.Event()
+        self._may_pull.set()
         self._met = ""
         # Arrived and not journaled: by first link number.
         self._in_hand: dict[int, _Arrived] = {}
@@ -99,7 +102,9 @@ class Link:
         return [self._publish, self._pull, self._acknowledge, self._compare_journal]
 
     async def _compare_journal(self) -> None:
-        """Stop the node if the broker knows more of this link than our journal; let it work otherwise."""
+        """Stop the node if the broker knows more of this link than our journal; let it work otherwise. Later,
+        stop it if its peer has other frames under our numbers than we have sent: another node runs on a copy
+        of our journal, and was not ahead of us when we started."""
         host, (me, peer) = self._host, (token(self._host.name), token(self._peer))
         mine = host.hello(self._peer).incarnation
         ours = await self._last_receipt(me, peer)
@@ -116,21 +121,14 @@ class Link:
         self._note_answer("start")
         host.resumes(self._peer, has, life)
         self._is_current.set()
-        await self._compare_receipts(mine)
-
-    async def _compare_receipts(self, mine: bytes) -> None:
-        """Stop the node if its peer has other frames under our numbers than we have sent: another node runs
-        on a copy of our journal, and was not ahead of us when we started."""
-        me, peer = token(self._host.name), token(self._peer)
         began = compared = self._outbox().acknowledged
         while True:
             await asyncio.sleep(COMPARE_SECONDS)
-            if self._outbox().acknowledged == compared:
-                continue
-            theirs = await self._last_receipt(peer, me)
-            if theirs is not None and theirs.sender == mine and theirs.number > began:
-                self._host.shows(self._peer, theirs.number, theirs.life)
-                compared = theirs.number
+            if self._outbox().acknowledged != compared:
+                theirs = await self._last_receipt(peer, me)
+                if theirs is not None and theirs.sender == mine and theirs.number > began:
+                    host.shows(self._peer, theirs.number, theirs.life)
+                    compared = theirs.number
 
     async def _last_receipt(self, to: str, sender: str) -> Receipt | None:
         try:
@@ -141,7 +139,7 @@ class Link:
 
     async def _last_stored(self, incarnation: bytes) -> tuple[int, bytes]:
         """The last of our frames that is still in the stream of links, and its life."""
-        message = await last_message(self._jetstream, self._stream, self._subject())
+        message = await kept(self._jetstream, self._stream, subject=self._subject())
         if message is None:
             return 0, b""
         try:
@@ -152,15 +150,31 @@ class Link:
         last = frames[-1][0]
         return (last, life_of(last, hello.lives)) if hello.incarnation == incarnation else (0, b"")
 
-    def _read(self, message: Any, to: str, sender: str) -> list[tuple[int, bytes]]:
+    def _read(self, message: Any, to: str, sender: str) -> Frames:
         """The frames of a message on a link's subject, if it was sent there by one of us."""
-        frames = _read_batch(message)
+        if HELLO not in (message.headers or {}):
+            raise RemoteProtocolError("a message on our subject is not one of ours")
+        frames = frames_in(message.data, MAX_FRAME)
+        if not frames or any(number != frames[0][0] + place for place, (number, _) in enumerate(frames)):
+            raise RemoteProtocolError("a message holds no consecutive frames")
         place = self._stream, to, sender
         self._seal.check(sender, message.headers, *place, message.headers[HELLO], message.data)
         return frames
 
     def wake(self) -> None:
         self._awake.set()
+
+    def durable(self, number: int) -> None:
+        self._journaled.set()
+
+    def pause(self) -> None:
+        self._may_pull.clear()
+
+    def resume(self) -> None:
+        self._may_pull.set()
+
+    def close(self, reason: str = "") -> None:
+        self._ending = asyncio.create_task(broker.end(self.tasks))
 
     async def _keep(self, act: Callable[[], Awaitable[None]]) -> None:
         """Run one task of the link for ever: an error is logged, and the task begins again."""
@@ -170,7 +184,7 @@ class Link:
             except Exception as error:
                 self._note_failure("start", error)
                 self._host.disconnected(self._peer, act == self._publish, f"{type(error).__name__}: {error}")
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(broker.RETRY_SECONDS)
 
     def _note_answer(self, kind: str) -> None:
         del self._unanswered[kind]
@@ -193,47 +207,37 @@ class Link:
         self._host.freed(self._peer, number)
 
     async def _publish(self) -> None:
-        """Keep a window of publications under way, in order, and report each that is acknowledged."""
         await self._is_current.wait()
-        under_way: deque[tuple[list[tuple[int, bytes]], asyncio.Future[Any]]] = deque()
-        window = 1
-        published = self._outbox().acknowledged
-        while True:
-            self._awake.clear()
-            try:
-                while len(under_way) < window and (
-                    batch := self._outbox().after(published, self._batch_bytes())
-                ):
-                    under_way.append((batch, await self._publish_batch(batch)))
-                    published = batch[-1][0]
-                if not under_way:
-                    await self._awake.wait()
-                    continue
-                batch, future = under_way.popleft()
-                async with asyncio.timeout(PUBLISH_SECONDS):
-                    await self._check_stored(await future, batch)
-                self._note_answer("publication")
-            except (RemoteProtocolError, *FAILURES) as error:
-                self._note_failure("publication", error)
-                for _, future in under_way:
-                    future.cancel()
-                under_way.clear()
-                window, published = 1, self._outbox().acknowledged
-                self._host.disconnected(self._peer, True, f"not published: {reason(error)}")
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if window == 1:
-                self._host.connected(self._peer, True)
-            self._stored(batch[-1][0])
-            window = WINDOW
+        self._published = self._outbox().acknowledged
+        await broker.publish_in_order(
+            self._next_batch, self._publish_batch, self._note_stored, self._note_failed, self._awake
+        )
 
-    async def _check_stored(self, confirmation: api.PubAck, batch: list[tuple[int, bytes]]) -> None:
-        """RemoteProtocolError: what was confirmed is not what we have published (nats_rereading.py)."""
+    def _next_batch(self) -> Frames:
+        batch = self._outbox().after(self._published, most_bytes(self._client))
+        if batch:
+            self._published = batch[-1][0]
+        return batch
+
+    async def _note_stored(self, batch: Frames, confirmation: api.PubAck, first: bool) -> None:
+        await self._check_stored(confirmation, batch)
+        self._note_answer("publication")
+        if first:
+            self._host.connected(self._peer, True)
+        self._stored(batch[-1][0])
+
+    def _note_failed(self, error: Exception) -> None:
+        self._note_failure("publication", error)
+        self._published = self._outbox().acknowledged
+        self._host.disconnected(self._peer, True, f"not published: {reason(error)}")
+
+    async def _check_stored(self, confirmation: api.PubAck, batch: Frames) -> None:
+        """RemoteProtocolError: what was confirmed is not what we have published (nats_broker.py)."""
         if not self._seal.rereads:
             return
         me, peer = self._host.name, self._peer
         try:
-            message = await message_at(self._jetstream, self._stream, confirmation.seq)
+            message = await kept(self._jetstream, self._stream, seq=confirmation.seq)
             if message is None:  # its receiver has journaled it, or has refused it
                 receipt = await self._last_receipt(token(peer), token(me))
                 mine = self._host.hello(peer).incarnation
@@ -249,10 +253,7 @@ class Link:
         """Of what we publish."""
         return f"{self._stream}.{token(self._peer)}.{token(self._host.name)}"
 
-    def _batch_bytes(self) -> int:
-        return min(BATCH_BYTES, int(self._client.max_payload) // 4)
-
-    async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
+    async def _publish_batch(self, batch: Frames) -> "asyncio.Future[Any]":
         me, peer = self._host.name, self._peer
         hello = self._host.hello(peer)
         # Of the lives, that of the last frame: which the receiver has, receipts tell.
@@ -261,51 +262,48 @@ class Link:
         headers = {HELLO: json.dumps(hello_to_json(hello), separators=(",", ":"))}
         subject, data = self._subject(), frames_out(batch)
         headers |= self._seal.headers(self._stream, peer, me, headers[HELLO], data)
-        return await self._jetstream.publish_async(subject, data, headers=headers)  # type: ignore[no-any-return]
+        return await self._jetstream.publish_async(subject, data, headers=headers)
 
     # Incoming.
 
     async def _pull(self) -> None:
-        await self._is_current.wait()
-        me, peer = self._host.name, self._peer
-        consumer = consumer_name(me, peer)
-        await self._make_consumer(self._stream, consumer, f"{self._stream}.{token(me)}.{token(peer)}")
-        await self._pull_from(self._stream, consumer, self._take)
+        me, peer = token(self._host.name), token(self._peer)
+        await self._pull_from(self._stream, f"{self._stream}.{me}.{peer}", self._take)
 
-    async def _pull_from(self, stream: str, consumer: str, take: Callable[[Any], Awaitable[None]]) -> None:
+    async def _pull_from(self, stream: str, subject: str, take: Callable[[Any], Awaitable[None]]) -> None:
         """Ask the broker for messages while the link is not paused, and take them as they come."""
+        await self._is_current.wait()
+        consumer = await self._make_consumer(stream, self._host.name, self._peer, subject)
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe(inbox)
         request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        asked = json.dumps({"batch": IN_HAND // 2, "expires": int(PULL_SECONDS * 1e9)}).encode()
         try:
             while True:
-                await self.may_pull.wait()
-                await self._pull_some(request, inbox, subscription, take)
+                await self._may_pull.wait()
+                try:
+                    await self._client.publish(request, asked, reply=inbox)
+                    for _ in range(IN_HAND // 2):
+                        message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
+                        self._note_answer(request)
+                        if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
+                            if status != EXPIRED:
+                                raise NodeError(f"the broker answers a request for messages with {status}")
+                            break
+                        await take(message)
+                        if not self._may_pull.is_set():
+                            break
+                except (TimeoutError, nats.errors.Error) as error:
+                    self._note_failure(request, error)
+                    await asyncio.sleep(0 if self._client.is_connected else broker.RETRY_SECONDS)
         finally:
             with contextlib.suppress(nats.errors.Error):
                 await subscription.unsubscribe()
 
-    async def _pull_some(
-        self, request: str, inbox: str, subscription: Any, take: Callable[[Any], Awaitable[None]]
-    ) -> None:
-        wanted, expires = IN_HAND // 2, int(PULL_SECONDS * 1e9)
-        try:
-            asked = json.dumps({"batch": wanted, "expires": expires}).encode()
-            await self._client.publish(request, asked, reply=inbox)
-            while wanted and self.may_pull.is_set():
-                message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
-                self._note_answer(request)
-                if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
-                    if status != EXPIRED:
-                        raise NodeError(f"the broker answers a request for messages with {status}")
-                    return
-                wanted -= 1
-                await take(message)
-        except (TimeoutError, nats.errors.Error) as error:
-            self._note_failure(request, error)
-            await asyncio.sleep(0 if self._client.is_connected else RETRY_SECONDS)
-
-    async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
+    async def _make_consumer(self, stream: str, to: str, sender: str, subject: str) -> str:
+        """The consumer of one process for what another one publishes: the same, whoever makes it."""
+        # Its name may hold less than a subject does.
+        name = f"{token(to)}-from-{token(sender)}".replace("%", "=")
         config = api.ConsumerConfig(
             name=name,
             durable_name=name,
@@ -319,11 +317,11 @@ class Link:
             try:
                 await self._jetstream.add_consumer(stream, config)
                 self._note_answer("consumer")
-                return
+                return name
             except (TimeoutError, OSError, nats.errors.Error) as error:
                 self._note_failure("consumer", error)
                 self._host.disconnected(self._peer, False, f"no consumer: {reason(error)}")
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(broker.RETRY_SECONDS)
 
     async def _take(self, message: Any) -> None:
         """Hand the next frames to the node, and keep those that are early."""
@@ -344,7 +342,7 @@ class Link:
         except RemoteProtocolError as error:
             self._refuse(error)
 
-    def _understood(self, message: Any) -> tuple[list[tuple[int, bytes]], str, Hello]:
+    def _understood(self, message: Any) -> tuple[Frames, str, Hello]:
         """The frames of a message to us, and the hello of its sender, as text too."""
         host, peer = self._host, self._peer
         frames, hello = self._read(message, host.name, peer), message.headers[HELLO]
@@ -354,29 +352,35 @@ class Link:
             )
         return frames, hello, _read_hello(hello)
 
-    async def _read_again(self, message: Any) -> tuple[list[tuple[int, bytes]], str, Hello] | None:
+    async def _read_again(self, message: Any) -> tuple[Frames, str, Hello] | None:
         """What the broker has in place of a message that is refused, if that is better; otherwise the message
-        is dropped, at once or after it has come some more times (nats_rereading.py)."""
+        is dropped, at once or after it has come some more times (nats_broker.py)."""
         with contextlib.suppress(*FAILURES):
             is_last = not self._seal.rereads or message.metadata.num_delivered >= OFTEN
             with contextlib.suppress(RemoteProtocolError):
                 number = message.metadata.sequence.stream if self._seal.rereads else 0
-                if number and (kept := await message_at(self._jetstream, self._stream, number)) is not None:
-                    return self._understood(kept)
+                if number and (there := await kept(self._jetstream, self._stream, seq=number)) is not None:
+                    return self._understood(there)
             await (message.term() if is_last else message.nak())
         return None
 
-    def _hand_over(self, frames: list[tuple[int, bytes]], message: Any, lives: Sequence[Life]) -> None:
+    def _hand_over(self, frames: Frames, message: Any, lives: Sequence[Life]) -> None:
         host, peer = self._host, self._peer
         if frames[-1][0] <= host.received(peer):  # its sender has not seen our receipt, if it is there at all
             self._receipted = 0
         self._in_hand[frames[0][0]] = _Arrived(frames[-1][0], frames, message, lives)
         before = 0
-        while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
-            before = host.expects(peer)
-            self._hand_over_from(before)
+        while before < (expected := host.expects(peer)):  # a node that has stopped takes nothing
+            before = expected
+            for first, each in self._in_hand.items():
+                if first <= expected <= each.last:
+                    host.numbered_in(peer, each.lives)
+                    host.arrived(peer, each.frames[expected - first :])
+                    break
+            else:
+                host.arrived(peer, [])
         self._look_for_gap()
-        self.durable()
+        self._journaled.set()
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         """Leave what is in hand unacknowledged, so that it comes again: the cause may be mended."""
@@ -399,76 +403,35 @@ class Link:
                 "journal is an old copy. Restore what was lost, or join under a new name",
             )
 
-    def _hand_over_from(self, expected: int) -> None:
-        """Give the node the frames of a message from the expected one on, if it is in hand."""
-        for first, each in self._in_hand.items():
-            if first <= expected <= each.last:
-                self._host.numbered_in(self._peer, each.lives)
-                self._host.arrived(self._peer, each.frames[expected - first :])
-                return
-        self._host.arrived(self._peer, [])
-
-    def durable(self) -> None:
-        self._journaled.set()
-
     async def _acknowledge(self) -> None:
         """Tell the broker what is journaled. If that is lost, the message comes again, and so does this."""
+        me, peer = self._host.name, self._peer
         while True:
             await self._journaled.wait()
             self._journaled.clear()
-            number = self._host.received(self._peer)
-            if number > self._receipted and not await self._leave_receipt(number):
-                self._journaled.set()
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
+            number = self._host.received(peer)
+            if number > self._receipted:  # the broker is to keep how far we have journaled
+                hello = self._host.hello(peer)
+                receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
+                try:
+                    await self._receipts.publish(token(me), token(peer), receipt)
+                except (TimeoutError, OSError, nats.errors.Error) as error:
+                    self._note_failure("receipt", error)
+                    self._host.disconnected(peer, False, f"no receipt was stored: {reason(error)}")
+                    self._journaled.set()
+                    await asyncio.sleep(broker.RETRY_SECONDS)
+                    continue
+                self._note_answer("receipt")
+                self._receipted = number
             for first in [first for first, each in self._in_hand.items() if each.last <= number]:
                 message = self._in_hand.pop(first).message
                 with contextlib.suppress(nats.errors.Error):
                     await message.ack()
 
-    async def _leave_receipt(self, number: int) -> bool:
-        """Whether the broker keeps that we have journaled frames up to this number."""
-        me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
-        receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
-        try:
-            await self._receipts.publish(token(me), token(peer), receipt)
-            self._note_answer("receipt")
-        except (TimeoutError, OSError, nats.errors.Error) as error:
-            self._note_failure("receipt", error)
-            self._host.disconnected(peer, False, f"no receipt was stored: {reason(error)}")
-            return False
-        self._receipted = number
-        return True
 
-
-def receipts_of(stream: str) -> str:
-    """The stream of receipts beside a stream of links."""
-    return f"{stream}-receipts"
-
-
-def reason(error: Exception) -> str:
-    """In words; those that say nothing are mostly of time that has run out."""
-    if isinstance(error, TimeoutError):
-        return "the broker does not answer in time"
-    return str(error) or type(error).__name__
-
-
-async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel until they have ended: before Python 3.12 `wait_for`, which the client uses, can lose a
-    cancellation that comes together with a result."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=0.1)
-
-
-def _read_batch(message: Any) -> list[tuple[int, bytes]]:
-    if HELLO not in (message.headers or {}):
-        raise RemoteProtocolError("a message on our subject is not one of ours")
-    frames = frames_in(message.data, MAX_FRAME)
-    if not frames or any(number != frames[0][0] + place for place, (number, _) in enumerate(frames)):
-        raise RemoteProtocolError("a message holds no consecutive frames")
-    return frames
+def most_bytes(client: Any) -> int:
+    """About how much goes into one message."""
+    return min(BATCH_BYTES, int(client.max_payload) // 4)
 
 
 def _read_hello(text: str) -> Hello:
@@ -476,13 +439,3 @@ def _read_hello(text: str) -> Hello:
         return hello_from_json(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"not a hello: {error}") from None
-
-
-def consumer_name(me: str, peer: str) -> str:
-    """The consumer of `me` for what comes from `peer`. Its name may hold less than a subject does."""
-    return f"{token(me)}-from-{token(peer)}".replace("%", "=")
-
-
-def token(name: str) -> str:
-    """Quote a name so that it is one token of a subject."""
-    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")

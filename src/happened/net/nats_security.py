@@ -9,21 +9,19 @@ With signatures (signatures.py) the tag is the signature of its sender instead, 
 
 import hmac
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from .errors import IdentityError
 from .handshake import KEY_SIZE
-from .identity import read_key
+from .identity import read_file, read_key
 from .signed import Signer
 
 TAG = "Happened-Tag"
 PLACE = "nats"
 """The first of the parts that are signed, by which these signatures are told from those of messages."""
-CONFIG_FILES = ("credentials", "nkey", "key")
-CONFIG_TLS = ("authority", "certificate", "private_key")
 
 
 class Seal:
@@ -37,7 +35,6 @@ class Seal:
             raise LocalProtocolError(
                 f"a group's key has at least {KEY_SIZE} bytes; `happened node keys shared` makes one"
             )
-
         self._signer: Signer | None = None
         self._is_protected = protected
 
@@ -46,7 +43,7 @@ class Seal:
 
     @property
     def rereads(self) -> bool:
-        """Whether what was altered on its way would be noticed, and can be: see nats_rereading.py."""
+        """Whether what was altered on its way would be noticed, and can be: see nats_broker.py."""
         return not self._is_protected and (self._key is not None or self._signer is not None)
 
     def headers(self, *parts: str | bytes) -> dict[str, str]:
@@ -65,14 +62,13 @@ class Seal:
             except ValueError:
                 signature = b""
             self._signer.check(speaker, signature, PLACE, *parts)
-        elif self._key is not None and not self._is_tagged(self._key, told, parts):
+        elif self._key is not None and not hmac.compare_digest(
+            told.encode(), self._tag(self._key, parts).encode()
+        ):
             raise RemoteProtocolError(
                 "a message on our subject has no tag of the group's key: another client of the broker "
                 "sends here, or a node has no `key` or another one"
             )
-
-    def _is_tagged(self, key: bytes, told: str, parts: tuple[str | bytes, ...]) -> bool:
-        return hmac.compare_digest(told.encode(), self._tag(key, parts).encode())
 
     @staticmethod
     def _tag(key: bytes, parts: tuple[str | bytes, ...]) -> str:
@@ -83,34 +79,22 @@ class Seal:
 
 def connect_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of NatsTransport for the settings of `[nats]` about who we are; paths are ready to open."""
-    options: dict[str, Any] = {}
-    for setting, option in (("credentials", "user_credentials"), ("nkey", "nkeys_seed"), ("token", "token")):
-        if setting in settings:
-            options[option] = settings[setting]
+    names = {"credentials": "user_credentials", "nkey": "nkeys_seed", "token": "token", "key": "key"}
+    options: dict[str, Any] = {names[each]: settings[each] for each in names if each in settings}
     for setting in ("credentials", "nkey"):
         if setting in settings:
-            _check_readable(Path(settings[setting]))
-    if "key" in settings:
-        options["key"] = settings["key"]
-    if "tls" in settings:
-        options["tls"] = _context(settings["tls"])
+            read_file(Path(settings[setting]))  # which says if it cannot be read
+    if (tls := settings.get("tls")) is not None:
+        try:
+            # The broker is checked against `authority`, or those of the system.
+            options["tls"] = context = ssl.create_default_context(cafile=tls.get("authority"))
+            if "certificate" in tls:
+                context.load_cert_chain(tls["certificate"], tls.get("private_key"), password="")
+        except (OSError, ssl.SSLError) as error:
+            raise IdentityError(f"[nats.tls] {', '.join(tls.values())}: cannot be used: {error}") from None
     return options
 
 
-def _check_readable(path: Path) -> None:
-    try:
-        path.read_bytes()
-    except OSError as error:
-        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _context(tls: Mapping[str, str]) -> ssl.SSLContext:
-    """The broker is checked against `authority`, or those of the system; we show `certificate`, if any."""
-    try:
-        context = ssl.create_default_context(cafile=tls.get("authority"))
-        if "certificate" in tls:
-            context.load_cert_chain(tls["certificate"], tls.get("private_key"), password="")
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(tls.values())
-        raise IdentityError(f"[nats.tls] {files}: cannot be used: {error}") from None
-    return context
+def is_protected(servers: Sequence[str], options: Mapping[str, Any]) -> bool:
+    """Whether TLS keeps what goes to these servers as it is."""
+    return "tls" in options or all(server.startswith("tls://") for server in servers)

@@ -41,24 +41,22 @@ def stats(running: Running, hosting: Hosting) -> dict[str, Any]:
         "staged_bytes": engine.staged,
         "failures": running.connections.troubles,
         "quarantined": len(running.quarantine.frames()),
-        "peers": {running.members.names[link]: _of_peer(running, link) for link in engine.outboxes},
-    }
-
-
-def _of_peer(running: Running, link: int) -> dict[str, Any]:
-    engine, name = running.engine, running.members.names[link]
-    outbox = engine.outboxes[link]
-    return {
-        "outbox_frames": len(outbox),
-        "outbox_bytes": outbox.bytes,
-        "parked_bytes": outbox.parked.bytes,
-        "sent": outbox.released,
-        "acknowledged": outbox.acknowledged,
-        "received": engine.inboxes[link].durable,
-        "paused": link in running.paused,
-        "calling": name in running.connections.calling,
-        "called": name in running.connections.called,
-        "gone": link in engine.gone,
+        "peers": {
+            name: {
+                "outbox_frames": len(outbox),
+                "outbox_bytes": outbox.bytes,
+                "parked_bytes": outbox.parked.bytes,
+                "sent": outbox.released,
+                "acknowledged": outbox.acknowledged,
+                "received": engine.inboxes[link].durable,
+                "paused": link in running.paused,
+                "calling": name in running.connections.calling,
+                "called": name in running.connections.called,
+                "gone": link in engine.gone,
+            }
+            for link, outbox in engine.outboxes.items()
+            for name in (running.members.names[link],)
+        },
     }
 
 
@@ -66,9 +64,14 @@ def health(running: Running, why_wait: str | None, transfers: Sequence[str]) -> 
     """`why_wait`: why multicasts wait, if they do; `transfers`: what is amiss with those of states."""
     problems = [*transfers] if why_wait is None else [f"{why_wait}: multicasts wait", *transfers]
     engine, members = running.engine, running.members
-    linked = [link for link in engine.present_links() if members.is_linked(link)]
-    away = [link for link in linked if members.names[link] not in running.connections.calling]
-    problems += [f"no link to {members.names[link]}{_why_away(running, link)}" for link in away]
+    away = [
+        link
+        for link in engine.present_links()
+        if members.is_linked(link) and members.names[link] not in running.connections.calling
+    ]
+    for link in away:
+        reasons = list(running.connections.troubles_with(members.names[link]))
+        problems.append(f"no link to {members.names[link]}" + (f": {reasons[-1]}" if reasons else ""))
     behind = [link for link in away if engine.outboxes[link]]
     for each in running.quarantine.frames():
         way = "to" if each.outgoing else "from"
@@ -79,8 +82,3 @@ def health(running: Running, why_wait: str | None, transfers: Sequence[str]) -> 
 def health_at_rest(state: State, problems: Sequence[str]) -> Health:
     """Of a node that does not run."""
     return Health(state in (State.NEW, State.REPLAYING), False, (*problems, state.value))
-
-
-def _why_away(running: Running, link: int) -> str:
-    reasons = list(running.connections.troubles_with(running.members.names[link]))
-    return f": {reasons[-1]}" if reasons else ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..core.errors import LocalProtocolError
@@ -24,7 +24,6 @@ class Operations:
     # Members that no topology says.
 
     def _check_may_change(self) -> None:
-        self._running.life.check_running()
         if (site := self._running.site) is not None:
             raise LocalProtocolError(
                 f"members follow from {site.source}: write another topology, and change_topology to it"
@@ -58,7 +57,9 @@ class Operations:
             owed = ", ".join(map(self._engine.roster.name, self._engine.transfers.owed))
             raise LocalProtocolError(f"{name!r} is to give a state to {owed}, and leaves when it has")
         deadline = running.loop.time() + timeout
-        with self._no_multicasts():
+        # A protocol that keeps some multicasts back itself may otherwise never have sent them all.
+        running.is_leaving = True
+        try:
             while self._engine.machine.queued:
                 await self._pause_until(deadline, f"{name!r} could not send all its messages")
             with running.turns.waiting() if running.turns is not None else contextlib.nullcontext():
@@ -66,20 +67,12 @@ class Operations:
                     await self._pause_until(deadline, f"{name!r} did not get the token")
             with running.input():
                 self._members.leave()
-        await self._running.flush()
+        finally:
+            running.is_leaving = False
+            running.room.set()
+        await running.flush()
         while not self._members.everybody_said_farewell:
             await self._pause_until(deadline, f"not everybody has said farewell to {name!r}")
-
-    @contextlib.contextmanager
-    def _no_multicasts(self) -> Iterator[None]:
-        """Keep the application's multicasts back: otherwise a protocol that keeps some back itself may never
-        have sent them all."""
-        self._running.is_leaving = True
-        try:
-            yield
-        finally:
-            self._running.is_leaving = False
-            self._running.room.set()
 
     async def expel(self, name: str) -> None:
         self._check_may_change()
@@ -124,7 +117,6 @@ class Operations:
         return await self._change(sites, text, timeout)
 
     def _sites(self) -> SiteChanges:
-        self._running.life.check_running()
         if self._engine.sites is None:
             raise LocalProtocolError(
                 f"{self._running.name!r} has no topology: start it with one to change it"

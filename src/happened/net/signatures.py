@@ -15,15 +15,17 @@ Bounds     certificates are kept for those processes that somebody asked for; a 
 Needs      `cryptography` (extra `net`).
 """
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core.errors import RemoteProtocolError
 from .errors import IdentityError
-from .identity import paths, read_file, refuse_exposed
+from .identity import paths, read_file, refuse_exposed, trouble_with
 from .signed import SIGNATURE_BYTES
 
 try:
@@ -89,7 +91,6 @@ class Signatures:
     def reload(self) -> None:
         """Read the files again: what is signed from now on has the key that is there now. IdentityError
         leaves everything as it was."""
-        refuse_exposed(self._key_file)
         key = _private_key(self._key_file)
         authorities = _certificates(self._authority_file)
         own = _read_member(self._path_of(self.me), self.me, authorities)
@@ -110,20 +111,16 @@ class Signatures:
         data, known = _joined(parts), self._known.get(name)
         if known is not None and known.trouble(signature, data) is None:
             return
-        known = self._known[name] = self._looked_up(name, known)
-        if (why := known.trouble(signature, data)) is not None:
-            raise RemoteProtocolError(f"what {name!r} is said to have sent {why}")
-
-    def _looked_up(self, name: str, known: _Member | None) -> _Member:
         path = self._path_of(name)
         try:
-            if known is not None and known.file == _stamp(path):
-                return known
-            return _read_member(path, name, self._authorities)
+            if known is None or known.file != _stamp(path):
+                known = self._known[name] = _read_member(path, name, self._authorities)
         except IdentityError as error:
             raise RemoteProtocolError(
                 f"what {name!r} is said to have sent cannot be checked: {error}. Put its certificate there"
             ) from None
+        if (why := known.trouble(signature, data)) is not None:
+            raise RemoteProtocolError(f"what {name!r} is said to have sent {why}")
 
     def _path_of(self, name: str) -> Path:
         return paths(self._folder, name)[1]
@@ -147,14 +144,13 @@ def _is_signed(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) ->
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
+    with trouble_with(path, "read"):
         found = os.stat(path)
-    except OSError as error:
-        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    refuse_exposed(path)
     try:
         key = serialization.load_pem_private_key(read_file(path), password=None)
     except (ValueError, TypeError) as error:
@@ -164,28 +160,29 @@ def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _certificates(path: Path) -> list[x509.Certificate]:
-    try:
-        return certificates.read(read_file(path))
-    except IdentityError as error:
-        raise _about(path, error) from None
-
-
 def _read_member(path: Path, name: str, authorities: list[x509.Certificate]) -> _Member:
     stamp = _stamp(path)
     if stamp[1] > MOST_BYTES:
         raise IdentityError(f"{path}: has {stamp[1]} bytes, too many for certificates")
     keys = []
     for each in _certificates(path):
-        try:
+        with _about(path):
             key = certificates.key_of(each, name, authorities)
-        except IdentityError as error:
-            raise _about(path, error) from None
         lasts = each.not_valid_before_utc.timestamp(), each.not_valid_after_utc.timestamp()
         keys.append(_Certified(key, *lasts))
     return _Member(stamp, keys)
 
 
-def _about(path: Path, error: IdentityError) -> IdentityError:
-    text = str(error)
-    return error if text.startswith(str(path)) else IdentityError(f"{path}: {text}")
+def _certificates(path: Path) -> list[x509.Certificate]:
+    data = read_file(path)
+    with _about(path):
+        return certificates.read(data)
+
+
+@contextlib.contextmanager
+def _about(path: Path) -> Iterator[None]:
+    """Name the file that an error is about."""
+    try:
+        yield
+    except IdentityError as error:
+        raise IdentityError(f"{path}: {error}") from None

@@ -1,31 +1,17 @@
-"""The two ends of a TCP connection (tcp.py): handshake, hellos, records, signs of life, and calling again."""
+"""The two ends of a TCP connection (tcp.py): handshake, hellos, records and signs of life."""
 
 import asyncio
-import random
-import socket
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from typing import Any, Protocol
 
 from ..core.errors import RemoteProtocolError
+from . import records
 from .handshake import HandshakeError
 from .identity import certificate_lasts
 from .limits import Limits
-from .records import (
-    LENGTH,
-    RECORD_BODIES,
-    RECORD_BYTES,
-    Records,
-    checked_hello,
-    control,
-    fit_record,
-    frames_in,
-    frames_out,
-    hello_to_json,
-    number_in,
-    read_control,
-    with_check,
-)
+from .records import LENGTH, RECORD_BODIES, RECORD_BYTES, Records
 from .terms import CHECKSUM
 from .transport import Guard, Hello, Host
 
@@ -38,26 +24,18 @@ NUMBER = itemgetter(0)
 
 
 class Owner(Protocol):
-    """The transport, as its connections see it."""
+    """The transport (tcp.py), as its connections see it."""
 
     limits: Limits
     guard: Guard
-    host: Host
+    strangers: dict["Connection", None]
 
-    def stranger(self, connection: "Connection") -> None:
-        """A connection was accepted, and has not said who it is."""
-
-    def known(self, connection: "Connection") -> None:
-        """A connection has said who it is, and hello."""
-
-    def welcome(self, connection: "Called", peer: str) -> None:
-        """Make this connection the peer's link to us; an older connection of that peer ends."""
-
-    def forgotten(self, connection: "Connection") -> None:
-        """A connection has ended."""
-
-    def check_peer(self, name: str) -> None:
-        """Raise HandshakeError unless the process of this name is a peer."""
+    @property
+    def host(self) -> Host: ...
+    def stranger(self, connection: "Connection") -> None: ...
+    def check_peer(self, name: str) -> None: ...
+    def welcome(self, connection: "Called") -> None: ...
+    def forget(self, connection: "Connection") -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -74,9 +52,8 @@ class Connection(asyncio.Protocol):
         self._reason = ""
         self._heard = True
         self._silent = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._lasts: float | None = None  # seconds that the peer's certificate was still valid at first
-        self._expiry: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._may_write = True
         self._agreed = False  # both have said hello
@@ -85,23 +62,25 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
         self._transport.set_write_buffer_limits(high=WRITE_AHEAD)
-        raw = transport.get_extra_info("socket")
-        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        host, limits = self._owner.host, self._owner.limits
         address = transport.get_extra_info("peername")
         self._address = f"{address[0]}" if address else "somebody"
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(limits.handshake, self._too_slow)
+        self._after("watch", self._owner.limits.handshake, "it did not say who it is in time")
         if not self.outgoing:
             self._owner.stranger(self)
         try:
             tls = transport.get_extra_info("ssl_object")
             self._lasts = certificate_lasts(tls)
-            self._handshake = self._owner.guard.handshake(host.name, self._wanted, tls)
+            self._handshake = self._owner.guard.handshake(self._owner.host.name, self._wanted, tls)
             self._transport.write(self._handshake.begin())
         except RemoteProtocolError as error:
             self._refuse(error)
+
+    def _after(self, what: str, seconds: float, act: Callable[[], None] | str) -> None:
+        """Do this then, or end for this reason, instead of what was to be done before."""
+        if what in self._timers:
+            self._timers[what].cancel()
+        act = partial(self.end, act) if isinstance(act, str) else act
+        self._timers[what] = asyncio.get_running_loop().call_later(seconds, act)
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
@@ -109,30 +88,24 @@ class Connection(asyncio.Protocol):
             return
         try:
             if not self.peer:
-                data = self._shake_hands(data)
+                self._transport.write(self._handshake.receive(data))
+                if self._handshake.peer is not None:
+                    self._is_proven = True
+                    self._owner.check_peer(self._handshake.peer)
+                    self.peer = self._handshake.peer
+                    self._speak_first()
+                data = self._handshake.rest
             if self.peer:
+                longest = self._owner.limits.frame
                 for record in self._records.feed(data):
-                    self._take(frames_in(self._handshake.channel.open(record), self._owner.limits.frame))
+                    self._take(records.frames_in(self._handshake.channel.open(record), longest))
                     if self._ended:
                         return
         except RemoteProtocolError as error:
             self._refuse(error)
 
-    def _shake_hands(self, data: bytes) -> bytes:
-        """Take bytes of the handshake; returns those that follow it, once we know our peer."""
-        self._transport.write(self._handshake.receive(data))
-        peer = self._handshake.peer
-        if peer is None:
-            return b""
-        self._is_proven = True
-        self._owner.check_peer(peer)
-        self.peer = peer
-        self._introduced()
-        return self._handshake.rest
-
-    def _introduced(self) -> None:
-        """Speak first, if it is for this end to do so: the peer has just been authenticated."""
-        raise NotImplementedError
+    def _speak_first(self) -> None:
+        """The peer has just been authenticated: the caller says hello."""
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         """Take the frames of one record."""
@@ -141,17 +114,12 @@ class Connection(asyncio.Protocol):
     def _agree(self) -> None:
         """Both ends have said hello and can work together."""
         self._agreed = True
-        self._owner.known(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._owner.strangers.pop(self, None)
         self._heard = True
-        self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
-        self._owner.host.connected(self.peer, self.outgoing)
+        self._after("watch", self._owner.limits.heartbeat, self._beat)
         if self._lasts is not None:
-            self._expiry = asyncio.get_running_loop().call_later(self._lasts, self._expired)
-
-    def _expired(self) -> None:
-        self.end("its certificate has expired")
+            self._after("expiry", self._lasts, "its certificate has expired")
+        self._owner.host.connected(self.peer, self.outgoing)
 
     def write(self, frames: bytes) -> None:
         sealed = self._handshake.channel.seal(frames)
@@ -159,31 +127,31 @@ class Connection(asyncio.Protocol):
 
     def say(self, **said: Any) -> None:
         if not self._ended:
-            self.write(control(**said))
+            self.write(records.control(**said))
 
-    def end(self, reason: str) -> None:
-        """Close the connection, for a reason that is logged unless it is empty."""
-        if not self._ended:
-            self._ended = True
-            self._reason = reason
+    def _say_hello(self, hello: Hello, **more: int) -> None:
+        self.say(**records.with_check(hello=records.hello_to_json(hello), **more))
+
+    def end(self, reason: str, *, at_once: bool = False) -> None:
+        """Close the connection, for a reason that is logged unless it is empty; `at_once`: what was written
+        and has not left is dropped."""
+        if self._ended:
+            return
+        self._ended = True
+        self._reason = reason
+        if at_once:
+            self._owner.forget(self)
+            self._transport.abort()
+        else:
             self._transport.close()
             # A peer that does not read must not keep us.
             asyncio.get_running_loop().call_later(1.0, self._transport.abort)
 
-    def abort(self, reason: str) -> None:
-        """Close the connection at once: what was written and has not left is dropped."""
-        if not self._ended:
-            self._ended = True
-            self._reason = reason
-            self._owner.forgotten(self)
-            self._transport.abort()
-
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
-        for timer in (self._timer, self._expiry):
-            if timer is not None:
-                timer.cancel()
-        self._owner.forgotten(self)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._owner.forget(self)
         reason = self._reason or (str(error) if error is not None else "the other side closed it")
         self._owner.host.disconnected(self.peer or self._wanted or self._address, self.outgoing, reason)
 
@@ -208,31 +176,25 @@ class Connection(asyncio.Protocol):
         if isinstance(error, HandshakeError) and not self._is_proven:
             self._transport.write(error.answer)
         elif self._is_proven:
-            self.say(refused=str(error)[:500], **self._refused_frame())
+            is_frame = self._agreed and not self.outgoing
+            which = {"number": self._owner.host.expects(self.peer)} if is_frame else {}
+            self.say(refused=str(error)[:500], **which)
         self.end(str(error))
-
-    def _refused_frame(self) -> dict[str, int]:
-        """Which of the peer's frames is refused, if frames may come already."""
-        return {}
 
     def _protect(self, ours: Hello, theirs: Hello) -> None:
         """Both hellos were told; what follows them, in either direction, is checked for damage."""
         if CHECKSUM in ours.terms.features & theirs.terms.features:
             self._handshake.add_checksums()
 
-    def _too_slow(self) -> None:
-        self.end("it did not say who it is in time")
-
     def _beat(self) -> None:
         self._silent = 0 if self._heard or self._is_paused else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_BEATS:
-            self._reason = "no sign of life"
-            self._transport.abort()
+            self.end("no sign of life", at_once=True)
             return
         if self._may_write and not self._ended:
-            self.write(control())
-        self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
+            self.write(records.control())
+        self._after("watch", self._owner.limits.heartbeat, self._beat)
 
 
 class Called(Connection):
@@ -259,23 +221,14 @@ class Called(Connection):
             number, self._unsaid = self._unsaid, None
             self.say(have=number)
 
-    def _introduced(self) -> None:
-        pass  # the caller speaks first
-
-    def _refused_frame(self) -> dict[str, int]:
-        return {"number": self._owner.host.expects(self.peer)} if self._agreed else {}
-
-    def _meet(self, caller: Hello, frames: list[tuple[int, bytes]]) -> None:
-        """Remember a caller that goes on after our hello."""
-        if frames and (frames[0][0] or "refused" not in read_control(frames[0][1])):
-            self._owner.host.meet(self.peer, caller)
-            self._unmet = None
-
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
-        if self._unmet is not None:
-            self._meet(self._unmet, frames)
-        if self._agreed and all(map(NUMBER, frames)):
+        if self._unmet is not None and frames:  # a caller that goes on after our hello is remembered
+            number, body = frames[0]
+            if number or "refused" not in records.read_control(body):
+                host.meet(self.peer, self._unmet)
+                self._unmet = None
+        if self._agreed and all(map(NUMBER, frames)):  # nearly always
             host.arrived(self.peer, frames)
             return
         for number, body in frames:
@@ -283,15 +236,15 @@ class Called(Connection):
                 if not self._agreed:
                     raise RemoteProtocolError("frames come before a hello")
                 host.arrived(self.peer, [(number, body)])
-            elif (said := read_control(body)) and "refused" in said:
+            elif (said := records.read_control(body)) and "refused" in said:
                 self.end(f"it refused us: {said['refused']!s:.500}")
             elif "hello" in said and not self._agreed:
-                self._unmet, ours = checked_hello(said), host.hello(self.peer)
+                self._unmet, ours = records.checked_hello(said), host.hello(self.peer)
                 host.check(self.peer, self._unmet)
                 self._agree()
-                self._owner.welcome(self, self.peer)
+                self._owner.welcome(self)
                 host.numbered_in(self.peer, self._unmet.lives)  # before it may send by another medium
-                self.say(**with_check(hello=hello_to_json(ours), have=host.received(self.peer)))
+                self._say_hello(ours, have=host.received(self.peer))
                 self._protect(ours, self._unmet)
 
 
@@ -300,61 +253,58 @@ class Calling(Connection):
 
     outgoing = True
 
-    def __init__(self, owner: Owner, peer: str, probes: bool, closed: Callable[[bool, bool], None]) -> None:
+    def __init__(self, owner: Owner, peer: str, probes: bool) -> None:
         """`probes`: send the first frame alone, since the peer refused one."""
         super().__init__(owner, peer)
         self._sent = self._began = 0
         self._probes = probes
-        self._closed = closed
-        self._progress = self._was_refused = False
+        self.has_progressed = self.was_refused = False
+        self.is_lost = asyncio.Event()
         self._longest = owner.limits.frame  # that the peer takes
         self._ours: Hello | None = None
 
-    def _introduced(self) -> None:
+    def _speak_first(self) -> None:
         self._ours = self._owner.host.hello(self.peer)
-        self.say(**with_check(hello=hello_to_json(self._ours)))
+        self._say_hello(self._ours)
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
         for number, body in frames:
             if number:
                 raise RemoteProtocolError("frames come against the direction of their link")
-            said = read_control(body)
+            said = records.read_control(body)
             if "refused" in said:
-                self._note_refusal(said)
+                reason = f"it refused us: {said['refused']!s:.500}"
+                if self._agreed:
+                    self.was_refused = True
+                    refused = records.number_in(said, "number") if "number" in said else self._sent
+                    if self._began < refused <= self._sent:
+                        host.set_aside(self.peer, refused, reason)
+                self.end(reason)
             elif "hello" in said and not self._agreed:
                 self._greeted(said)
             elif self._agreed and "have" in said:
-                host.freed(self.peer, have := number_in(said, "have"))
+                host.freed(self.peer, have := records.number_in(said, "have"))
                 if have > self._began:
-                    self._progress = True
+                    self.has_progressed = True
                     if self._probes:
                         self._probes = False
                         self.pump()
             elif self._agreed:
-                self._progress = True  # it has not hung up on what we sent
+                self.has_progressed = True  # it has not hung up on what we sent
 
     def _greeted(self, said: dict[str, Any]) -> None:
-        host, theirs = self._owner.host, checked_hello(said)
+        host, theirs = self._owner.host, records.checked_hello(said)
         if self._ours is not None:
             self._protect(self._ours, theirs)
         host.check(self.peer, theirs)
-        self._sent = self._began = number_in(said, "have")
+        self._sent = self._began = records.number_in(said, "have")
         host.resumes(self.peer, self._sent, theirs.heard)
         host.meet(self.peer, theirs)
         self._longest = theirs.terms.frame or self._longest
         self._agree()
         self.say()  # so that it can be sure of us, too
         self.pump()
-
-    def _note_refusal(self, said: dict[str, Any]) -> None:
-        reason = f"it refused us: {said['refused']!s:.500}"
-        if self._agreed:
-            self._was_refused = True
-            number = number_in(said, "number") if "number" in said else self._sent
-            if self._began < number <= self._sent:
-                self._owner.host.set_aside(self.peer, number, reason)
-        self.end(reason)
 
     def pump(self) -> None:
         """Send what is released, as long as the connection takes it and the peer takes the frames."""
@@ -364,14 +314,14 @@ class Calling(Connection):
                 return
             if not (frames := outbox.after(self._sent, 1 if self._probes else RECORD_BODIES)):
                 return
-            record = frames_out(frames)
+            record = records.frames_out(frames)
             if len(record) > RECORD_BYTES or len(record) > self._longest:
-                if not (fitting := fit_record(frames, self._longest)):
+                if not (fitting := records.fit_record(frames, self._longest)):
                     number, frame = frames[0]
                     why = f"it has {len(frame)} bytes, and {self.peer!r} takes {self._longest}"
                     self._owner.host.set_aside(self.peer, number, f"{why}: raise limits.frame there")
                     return
-                frames, record = fitting, frames_out(fitting)
+                frames, record = fitting, records.frames_out(fitting)
             self._sent = frames[-1][0]
             self.write(record)
 
@@ -381,78 +331,4 @@ class Calling(Connection):
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self._closed(self._progress, self._was_refused)
-
-
-class Caller:
-    """Keeps a connection to one peer: makes it, and makes it again when it is lost."""
-
-    def __init__(self, owner: Owner, peer: str, where: str, port: int) -> None:
-        self._owner = owner
-        self._peer = peer
-        self._where, self._port = where, port
-        self._attempt = 0
-        self._probes = False  # the peer has refused a frame
-        self._connection: Calling | None = None
-        self._stopped = False
-        self._dice = random.Random()
-        self._timer: asyncio.TimerHandle | None = None
-        self._wake: asyncio.Handle | None = None
-        self._task = asyncio.get_running_loop().create_task(self._connect())
-
-    def wake(self) -> None:
-        if self._wake is None and self._connection is not None:
-            self._wake = asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        self._wake = None
-        if self._connection is not None and self._connection.peer:
-            self._connection.pump()
-
-    async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        limits = self._owner.limits
-        try:
-            context = self._owner.guard.tls(server=False)
-            made = loop.create_connection(
-                lambda: Calling(self._owner, self._peer, self._probes, self._lost),
-                self._where,
-                self._port,
-                ssl=context,
-            )
-            _, connection = await asyncio.wait_for(made, limits.handshake)
-            self._connection = connection if not connection._ended else None
-            self._pump()  # what was released since the peer's hello woke nobody
-            if self._stopped:  # before Python 3.12 `wait_for` can lose a cancellation
-                connection.end("")
-        except (OSError, TimeoutError, UnicodeError) as error:  # the last: no host name, says IDNA
-            self._owner.host.disconnected(self._peer, True, str(error) or "no answer in time")
-            self._again()
-
-    def _lost(self, progress: bool, was_refused: bool) -> None:
-        self._connection = None
-        self._probes = was_refused
-        if progress:
-            self._attempt = 0
-        self._again()
-
-    def _again(self) -> None:
-        if self._stopped:
-            return
-        limits = self._owner.limits
-        most = min(limits.last_retry, limits.first_retry * 2 ** min(self._attempt, 30))
-        self._attempt += 1
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(most * self._dice.uniform(0.5, 1.0), self._retry)
-
-    def _retry(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._connect())
-
-    def stop(self) -> None:
-        self._stopped = True
-        self._task.cancel()
-        for handle in (self._timer, self._wake):
-            if handle is not None:
-                handle.cancel()
-        if self._connection is not None:
-            self._connection.end("")
+        self.is_lost.set()

@@ -34,12 +34,10 @@ from .. import __version__
 from ..core.errors import CausalityError
 from ..ordering import Held
 from .batch import Delivery, Recorder
-from .consumers import Requests
 from .message import Message, Sent
 from .payloads import OWN, Payloads
 from .qualified import PLAIN, How
-from .running import Running
-from .sending import Sending, StateGiving
+from .sending import Sending
 
 log = logging.getLogger("happened.node")
 
@@ -57,11 +55,8 @@ class Arrival(NamedTuple):
     waits_for: tuple[str, ...]
 
 
-class Delivered(NamedTuple):
-    """When a message was delivered; its arrival, if it was held between the two."""
-
-    time: int
-    held: Arrival | None
+Delivered = tuple[int, Arrival | None]
+"""When a message was delivered; its arrival, if it was held between the two."""
 
 
 class Telemetry:
@@ -105,11 +100,8 @@ class Telemetry:
         if not ordered:
             carried[UNORDERED] = "1"
         with self._harmless():
-            told = self._attributes("send", "send", ordered=ordered)
-            told |= {"happened.to": to, "messaging.message.body.size": size}
-            span = self._tracer.start_span(
-                self._named("send"), kind=SpanKind.PRODUCER, attributes=told, start_time=self.now()
-            )
+            told = {"happened.to": to, "messaging.message.body.size": size}
+            span = self._begin("send", told, ordered=ordered, kind=SpanKind.PRODUCER)
             propagate.inject(carried, trace.set_span_in_context(span))
         with self._ended(span):
             yield span, carried
@@ -128,21 +120,29 @@ class Telemetry:
             with self._harmless():
                 span.end(self.now())
 
-    def _named(self, operation: str) -> str:
-        return f"{operation} {self._cluster}" if self._cluster else operation
-
-    def _attributes(self, name: str, type: str, *, ordered: bool) -> dict[str, Any]:
+    def _begin(
+        self,
+        operation: str,
+        told: Mapping[str, Any],
+        context: Context | None = None,
+        start: int | None = None,
+        *,
+        ordered: bool,
+        kind: SpanKind = SpanKind.CONSUMER,
+        links: Sequence[Link] = (),
+    ) -> Span:
         told = {
             "messaging.system": "happened",
-            "messaging.operation.name": name,
-            "messaging.operation.type": type,
+            "messaging.operation.name": operation,
+            "messaging.operation.type": "receive" if operation in ("hold", "deliver") else operation,
             "messaging.client.id": self._node,
+            **({"messaging.destination.name": self._cluster} if self._cluster else {}),
+            **({"messaging.destination.partition.id": self._node} if ordered else {}),
+            **told,
         }
-        if self._cluster:
-            told["messaging.destination.name"] = self._cluster
-        if ordered:
-            told["messaging.destination.partition.id"] = self._node
-        return told
+        name = f"{operation} {self._cluster}" if self._cluster else operation
+        start = self.now() if start is None else start
+        return self._tracer.start_span(name, context, kind, told, links, start_time=start)
 
     # Delivering.
 
@@ -152,28 +152,24 @@ class Telemetry:
             self._contexts[delivery.number] = self._tell(delivery, sender, when)
 
     def _tell(self, delivery: Delivery, sender: str, when: Delivered | None) -> Context:
+        """Make the spans of a delivery; returns the context of what follows it."""
         opened = self._payloads.open(delivery.payload)
         context = propagate.extract(opened.headers, Context())
         producer = trace.get_current_span(context).get_span_context()
-        links = [Link(producer)] if producer.is_valid else []
-        told = self._attributes("deliver", "receive", ordered=UNORDERED not in opened.headers)
-        told |= {"messaging.message.id": f"{sender}:{delivery.clock}", "happened.number": delivery.number}
-        if when is not None and when.held is not None:
-            held = told | {"messaging.operation.name": "hold", "happened.waits_for": when.held.waits_for}
-            context = self._past("hold", context, links, held, when.held.time, when.time)
-        again = {} if when is not None else {"happened.again": True}
-        start = self.now() if when is None else when.time
-        size = {"messaging.message.body.size": len(opened.body)}
-        return self._past("deliver", context, links, told | size | again, start, self.now())
-
-    def _past(
-        self, name: str, context: Context, links: list[Link], told: dict[str, Any], start: int, end: int
-    ) -> Context:
-        """Make a span of what is over; returns the context of what follows it."""
-        span = self._tracer.start_span(
-            self._named(name), context, SpanKind.CONSUMER, told, links, start_time=start
+        told = {"messaging.message.id": f"{sender}:{delivery.clock}", "happened.number": delivery.number}
+        is_ordered = UNORDERED not in opened.headers
+        begin = functools.partial(
+            self._begin, ordered=is_ordered, links=[Link(producer)] if producer.is_valid else []
         )
-        span.end(end)
+        start, held = (None, None) if when is None else when
+        if held is not None:
+            span = begin("hold", told | {"happened.waits_for": held.waits_for}, context, held.time)
+            span.end(start)
+            context = trace.set_span_in_context(span, context)
+        told |= {"messaging.message.body.size": len(opened.body)}
+        told |= {"happened.again": True} if when is None else {}
+        span = begin("deliver", told, context, start)
+        span.end(self.now())
         return trace.set_span_in_context(span, context)
 
     def forget(self, number: int) -> None:
@@ -190,13 +186,10 @@ class Telemetry:
     def _process(self, context: Context | None, message: Message) -> Iterator[Span]:
         if context is None:  # it was forgotten when it was taken, without a journal, and has come again
             context = propagate.extract(message.headers, Context())
-        told = self._attributes("process", "process", ordered=False)
-        told |= {"messaging.message.id": message.name, "happened.attempt": message.attempt}
+        told = {"messaging.message.id": message.name, "happened.attempt": message.attempt}
         span: Span = trace.INVALID_SPAN
         with self._harmless():
-            span = self._tracer.start_span(
-                self._named("process"), context, SpanKind.CONSUMER, told, start_time=self.now()
-            )
+            span = self._begin("process", told, context, ordered=False)
         with self._ended(span), trace.use_span(span, record_exception=False, set_status_on_exception=False):
             yield span
 
@@ -246,25 +239,15 @@ class SpanListener(Recorder):
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
         arrival = self._arrivals.pop((sender, clock), None)
         held = arrival if arrival is not None and seq > arrival.seq + 1 else None
-        self._delivered[sender, clock] = Delivered(self._telemetry.now(), held)
+        self._delivered[sender, clock] = (self._telemetry.now(), held)
         super().delivered(seq, time, sender, clock)
 
 
 class TracedSending(Sending):
     """The same with a span for each message, whose context it carries."""
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        running: Running,
-        payloads: Payloads,
-        requests: Requests,
-        states: StateGiving,
-        *,
-        stamps: bool,
-        confirms: bool,
-    ) -> None:
-        super().__init__(running, payloads, requests, states, stamps=stamps, confirms=confirms)
+    def __init__(self, telemetry: Telemetry, *parts: Any, **options: Any) -> None:
+        super().__init__(*parts, **options)
         self._telemetry = telemetry
         self._has_span = False
 

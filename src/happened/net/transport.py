@@ -18,9 +18,11 @@ Who does what
 """
 
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from .errors import NodeError
 from .handshake import NONCE_SIZE, Handshake, Mode
 from .link import Sendable
 from .lives import Life
@@ -49,103 +51,111 @@ class Hello(NamedTuple):
 
 
 class Host(Protocol):
-    """A node, as its transport sees it."""
+    """A node, as its transport sees it: hosting.py says what each call means."""
 
     @property
     def name(self) -> str: ...
-
-    def hello(self, peer: str) -> Hello:
-        """What we tell this peer about ourselves."""
-
-    def check(self, peer: str, hello: Hello) -> None:
-        """Raise PeerRefused if we cannot work with a peer that says this. Nothing is remembered."""
-
-    def meet(self, peer: str, hello: Hello) -> None:
-        """The same, and remember the peer's journal for good: only once the transport has authenticated it
-        and, where the two ends can answer each other, it has accepted our hello too."""
-
-    def outbox(self, peer: str) -> Sendable:
-        """The frames for a peer that may leave now, and are not acknowledged."""
-
-    def confirmed(self, peer: str, number: int) -> None:
-        """We are known to have confirmed frames of this peer up to this link number. Raises PeerRefused, and
-        stops, if our journal does not know them."""
-
-    def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
-        """A connection begins, and the peer says that it has our frames up to this link number, and that the
-        last is of this life of ours. Raises PeerRefused if one of us has forgotten what it knew."""
-
-    def shows(self, peer: str, number: int, life: bytes) -> None:
-        """The peer has our frames up to this link number by now, more than when the connection began, and the
-        last is of this life of ours. Raises OldJournal, and stops, if our journal does not know it."""
-
-    def freed(self, peer: str, number: int) -> None:
-        """Our frames up to this link number are durable elsewhere. Less than before changes nothing."""
-
-    def expects(self, peer: str) -> int:
-        """The link number of the next frame from this peer."""
-
-    def received(self, peer: str) -> int:
-        """Frames of this peer up to this link number are journaled."""
-
-    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
-        """The frames that arrive from now on were numbered in these lives of the peer."""
-
-    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
-        """Frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:
-        those before it are taken, and the link is to be closed (or the frame refused)."""
-
-    def set_aside(self, peer: str, number: int, reason: str) -> None:
-        """Our frame of this link number is not sent for now: the peer has refused it, or would."""
-
-    def connected(self, peer: str, outgoing: bool) -> None:
-        """A connection can carry frames; this is for logs and statistics."""
-
-    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
-        """A connection has ended or could not be made; this is for logs and statistics. `peer` is an address
-        if the other end never said its name."""
+    def hello(self, peer: str) -> Hello: ...
+    def check(self, peer: str, hello: Hello) -> None: ...
+    def meet(self, peer: str, hello: Hello) -> None: ...
+    def outbox(self, peer: str) -> Sendable: ...
+    def confirmed(self, peer: str, number: int) -> None: ...
+    def resumes(self, peer: str, number: int, life: bytes = b"") -> None: ...
+    def shows(self, peer: str, number: int, life: bytes) -> None: ...
+    def freed(self, peer: str, number: int) -> None: ...
+    def expects(self, peer: str) -> int: ...
+    def received(self, peer: str) -> int: ...
+    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None: ...
+    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None: ...
+    def set_aside(self, peer: str, number: int, reason: str) -> None: ...
+    def connected(self, peer: str, outgoing: bool) -> None: ...
+    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None: ...
 
 
-class Transport(Protocol):
-    """What carries a node's frames, as the node sees it."""
+class Transport(ABC):
+    """What carries a node's frames, as the node sees it.
 
+    A subclass makes a link for each peer, with `wake`, `durable`, `pause`, `resume` and `close`.
+    """
+
+    keeps_order = True
+    """Whether it hands over the frames of a link in the order of their numbers. The node refuses those that
+    come too early, so one that does not is slow; trackers that need FIFO links refuse it."""
+    acknowledges_for_peers = True
+    """Whether frames are acknowledged when they are in the peer's journal, and not before."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, str] = {}  # of the peers
+        self._links: dict[str, Any] = {}  # by peer, once they can be made
+        self._paused: set[str] = set()
+        self._host: Host | None = None
+        self._makes_links = False
+
+    @property
+    def host(self) -> Host:
+        if self._host is None:
+            raise NodeError("this transport has not been started")
+        return self._host
+
+    @abstractmethod
     async def start(self, host: Host) -> None:
         """Return when peers can reach us; NodeError says why they cannot."""
 
+    @abstractmethod
+    def _link_with(self, peer: str) -> Any:
+        """A new link with a peer, which begins at once."""
+
+    def _make_links(self) -> None:
+        self._makes_links = True
+        for peer in [peer for peer in self._addresses if peer not in self._links]:
+            self._links[peer] = link = self._link_with(peer)
+            if peer in self._paused:
+                link.pause()
+
     @property
+    @abstractmethod
     def max_payload(self) -> int:
         """The longest payload, in bytes, whose frame is sure to fit."""
 
-    @property
-    def acknowledges_for_peers(self) -> bool:
-        """Whether frames are acknowledged when they are in the peer's journal, and not before."""
-
-    @property
-    def keeps_order(self) -> bool:
-        """Whether it hands over the frames of a link in the order of their numbers. The node refuses those
-        that come too early, so one that does not is slow; trackers that need FIFO links refuse it."""
-
-    def check_address(self, peer: str, address: str) -> None:
-        """Raise NodeError if `add_peer` would."""
+    def check_address(self, peer: str, address: str) -> None:  # noqa: B027
+        """Raise NodeError if `add_peer` would; where processes are found by name, any address will do."""
 
     def add_peer(self, peer: str, address: str) -> None:
         """Talk with this process from now on. May be called before `start` or after it."""
+        self.check_address(peer, address)
+        self._addresses[peer] = address
+        if self._makes_links:
+            self._make_links()
 
     def remove_peer(self, peer: str) -> None:
         """Close the links with a process, and refuse it from now on."""
+        self._addresses.pop(peer, None)
+        if peer in self._links:
+            self._links.pop(peer).close("it is no longer a member")
 
     def wake(self, peer: str) -> None:
         """There is something new in `host.outbox(peer)`."""
+        if peer in self._links:
+            self._links[peer].wake()
 
     def durable(self, peer: str, number: int) -> None:
         """Frames of `peer` up to this link number are journaled: acknowledge them."""
+        if peer in self._links:
+            self._links[peer].durable(number)
 
     def pause(self, peer: str) -> None:
         """Take no more frames from this peer until `resume`; a little more may still come."""
+        self._paused.add(peer)
+        if peer in self._links:
+            self._links[peer].pause()
 
     def resume(self, peer: str) -> None:
         """Take frames from this peer again."""
+        self._paused.discard(peer)
+        if peer in self._links:
+            self._links[peer].resume()
 
+    @abstractmethod
     async def close(self) -> None:
         """Stop at once; whatever is not acknowledged stays in the outboxes."""
 
@@ -176,36 +186,32 @@ class Signing(Protocol):
         """Let every message be signed by its sender, and take no others."""
 
 
-class Guard(Protocol):
+class Guard(ABC):
     """How a TCP transport knows whom it talks with: one per node."""
 
-    @property
-    def local_only(self) -> bool:
-        """Whether only loopback addresses may be used."""
+    local_only = False
+    """Whether only loopback addresses may be used."""
+    group_key: bytes | None = None
+    """What everybody in the group can authenticate a datagram to all with; empty: nothing, as on the links;
+    None: identities are proved on each link alone."""
 
     def tls(self, *, server: bool) -> ssl.SSLContext | None:
         """The context of every connection we accept (server) or make; None: no TLS."""
+        return None
 
+    @abstractmethod
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
         """The handshake of one new connection. `wanted` is whom we called, None if we were called; `tls` is
         the connection's ssl object, None without TLS."""
 
-    @property
-    def group_key(self) -> bytes | None:
-        """What everybody in the group can authenticate a datagram to all with; empty: nothing, as on the
-        links; None: identities are proved on each link alone."""
 
-
-class Plaintext:
+class Plaintext(Guard):
     """A guard that believes every name and hides nothing; for loopback only, unless `anywhere` is true."""
 
-    group_key: bytes | None = b""
+    group_key = b""
 
     def __init__(self, *, anywhere: bool = False) -> None:
         self.local_only = not anywhere
-
-    def tls(self, *, server: bool) -> ssl.SSLContext | None:
-        return None
 
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
         return Handshake(me, Mode.PLAINTEXT, nonce=bytes(NONCE_SIZE), wanted=wanted)

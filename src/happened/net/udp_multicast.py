@@ -17,12 +17,14 @@ Leaves out secrecy: everybody in the group can read datagrams, also where links 
 """
 
 import asyncio
+import hmac
 import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 from ..core.errors import RemoteProtocolError
 from ..wire import packets
@@ -30,17 +32,16 @@ from ..wire.primitives import Reader, write_number
 from .errors import NodeError
 from .identity import read_key
 from .link import Sendable
-from .lives import Life
-from .medium import Hearer, Run, Unclaimed, runs
-from .signed import Signer
+from .medium import Claims, Unclaimed, claimed, runs
+from .signed import SIGNATURE_BYTES, Signer
 from .tcp import TcpTransport, split_address
-from .transport import Guard, Hello, Host, Shared
-from .udp_seal import Seal
+from .transport import Guard, Host, Shared
 
 log = logging.getLogger("happened.node")
 
 FRAMES, BEACON = b"F", b"B"
 INCARNATION_BYTES = 32
+MAC_BYTES = 16
 AHEAD = 128
 """Link numbers beyond what a peer has acknowledged: about as many small datagrams as the buffer of a socket
 holds that is not read meanwhile."""
@@ -89,7 +90,7 @@ class UdpMulticast:
         try:
             if not ipaddress.IPv4Address(self.group[0]).is_multicast or not self.group[1]:
                 raise ValueError
-            is_local = ipaddress.IPv4Address(interface).is_loopback
+            self.is_local = ipaddress.IPv4Address(interface).is_loopback
         except ValueError:
             raise NodeError(
                 f"group {group!r} on interface {interface!r}: give an IPv4 multicast address and a port, "
@@ -99,10 +100,8 @@ class UdpMulticast:
             raise NodeError(
                 f"a datagram has 128 to {MOST_DATAGRAM} bytes, ttl is 0 to 255, repair and beat are positive"
             )
-        self.interface = interface
-        self.is_local = is_local
+        self.interface, self.ttl = interface, 0 if self.is_local else ttl
         self.key = key if isinstance(key, bytes) or key is None else read_key(Path(key))
-        self.ttl = 0 if is_local else ttl
         self.datagram, self.repair, self.beat = datagram, repair, beat
 
     def over(self, links: TcpTransport, guard: Guard, signer: Signer | None = None) -> "MulticastTransport":
@@ -122,14 +121,13 @@ class UdpMulticast:
     def open(self) -> tuple[socket.socket, socket.socket]:
         """A socket that hears the group, and one that sends to it."""
         interface = socket.inet_aton(self.interface)
-        hears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sends = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        hears, sends = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         try:
             hears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # nodes of one machine share the port
             hears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
             hears.bind(self.group)
-            membership = socket.inet_aton(self.group[0]) + interface
-            hears.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+            group = socket.inet_aton(self.group[0]) + interface
+            hears.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
             sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
             sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self.ttl)
             sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
@@ -145,128 +143,125 @@ class UdpMulticast:
         return hears, sends
 
 
-class MulticastTransport:
-    """Links with a medium beside them: a transport for the node, and the host of the links."""
+class Seal:
+    """Makes datagrams of one group authentic; without key and signatures it adds nothing and believes all."""
+
+    def __init__(self, key: bytes, group: tuple[str, int], signer: Signer | None = None) -> None:
+        context = f"happened medium {group[0]}:{group[1]}"
+        self._key = hmac.digest(key, context.encode(), "sha256") if key else b""
+        self._context, self._signer = context, signer
+        self._signature_bytes = SIGNATURE_BYTES if signer is not None else 0
+        self.size = self._signature_bytes + (MAC_BYTES if key else 0)
+
+    def close(self, data: bytes) -> bytes:
+        if self._signer is not None:
+            data += self._signer.sign(self._context, data)
+        return data + self._mac(data)
+
+    def open(self, datagram: bytes) -> tuple[bytes, bytes]:
+        """What was sealed, and its signature, which is yet to be checked; RemoteProtocolError if it was not
+        sealed with our key."""
+        data = datagram
+        if self._key:
+            data, mac = datagram[:-MAC_BYTES], datagram[-MAC_BYTES:]
+            if not hmac.compare_digest(mac, self._mac(data)):
+                raise RemoteProtocolError("a datagram that was not made with our key")
+        end = max(0, len(data) - self._signature_bytes)
+        return data[:end], data[end:]
+
+    def check(self, speaker: str, data: bytes, signature: bytes) -> None:
+        """Raise RemoteProtocolError unless, where nodes sign, the process `speaker` has signed this."""
+        if self._signer is not None:
+            self._signer.check(speaker, signature, self._context, data)
+
+    def _mac(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, data, "sha256")[:MAC_BYTES] if self._key else b""
+
+
+class Hearer:
+    """What the medium knows of one peer."""
+
+    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "patience")
+
+    def __init__(self) -> None:
+        self.claims = Claims()
+        self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
+        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
+        self.calling = self.called = False  # our link to it, and its link to us
+        self.patience = 1.0  # how many times `repair` seconds it is given
+
+
+class MulticastTransport(TcpTransport):
+    """TCP links with a medium beside them."""
 
     def __init__(self, links: TcpTransport, medium: UdpMulticast, seal: Seal) -> None:
-        self._links, self._medium, self._seal = links, medium, seal
-        self._peers: dict[str, Hearer] = {}
-        self._paused: set[str] = set()
-        self._host: Host | None = None
+        super().__init__(links.address, links.guard, links.limits)
+        self._medium, self._seal = medium, seal
+        self.peers: dict[str, Hearer] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._counts = dict.fromkeys(COUNTS, 0)
         self._complained = False  # since the last beat
 
-    # For the node: see transport.Transport and transport.Sharing.
-
     async def start(self, host: Host) -> None:
-        self._host = host
-        self._sockets = self._medium.open()
+        self._node, self._sockets = host, self._medium.open()
         try:
-            await self._links.start(self)
+            await super().start(cast(Host, _LeavingOut(host, self)))
         except BaseException:
             self._stop()
             raise
         asyncio.get_running_loop().add_reader(self._sockets[0], self._read)
         self._beat()
 
-    @property
-    def address(self) -> str:
-        return self._links.address
-
-    @property
-    def max_payload(self) -> int:
-        return self._links.max_payload
-
-    @property
-    def acknowledges_for_peers(self) -> bool:
-        return self._links.acknowledges_for_peers
-
-    @property
-    def keeps_order(self) -> bool:
-        return self._links.keeps_order
-
-    def check_address(self, peer: str, address: str) -> None:
-        self._links.check_address(peer, address)
-
     def add_peer(self, peer: str, address: str) -> None:
-        self._peers.setdefault(peer, Hearer())
-        self._links.add_peer(peer, address)
+        self.peers.setdefault(peer, Hearer())
+        super().add_peer(peer, address)
 
     def remove_peer(self, peer: str) -> None:
-        self._peers.pop(peer, None)
-        self._links.remove_peer(peer)
-
-    def wake(self, peer: str) -> None:
-        self._links.wake(peer)
-
-    def durable(self, peer: str, number: int) -> None:
-        self._links.durable(peer, number)
-
-    def pause(self, peer: str) -> None:
-        self._paused.add(peer)
-        self._links.pause(peer)
-
-    def resume(self, peer: str) -> None:
-        self._paused.discard(peer)
-        self._links.resume(peer)
+        self.peers.pop(peer, None)
+        super().remove_peer(peer)
 
     async def close(self) -> None:
         self._stop()
-        await self._links.close()
+        await super().close()
 
     def share(self, released: Sequence[Shared]) -> None:
         if self._sockets is None:
             return
-        for run in runs(self._claimed(released), self._most_frames):
-            self._send(FRAMES, self._packet(run))
+        now = asyncio.get_running_loop().time()
+        chosen = claimed(
+            released,
+            lambda name, number: self._claims_of(name, number, now),
+            lambda frame, hearing: len(frame) <= self._most_frames(len(hearing)),
+            lambda name: now + self.peers[name].patience * self._medium.repair,
+        )
+        for run in runs(chosen, self._most_frames):
+            incarnation = self._node.hello(next(iter(run.first))).incarnation
+            self._send(FRAMES, packets.encode(self._node.name, incarnation, run.first, run.frames))
             self._counts["packets"] += 1
             self._counts["copies"] += len(run.first) * len(run.frames)
-        if any(peer.claims for peer in self._peers.values()) and "repair" not in self._timers:
-            self._after("repair", self._medium.repair / 2, self._repair)
+        if "repair" not in self._timers:
+            self._repair_later()
 
     def medium_counts(self) -> dict[str, int]:
         return dict(self._counts)
 
     # What is sent.
 
-    @property
-    def host(self) -> Host:
-        if self._host is None:
-            raise NodeError("this transport has not been started")
-        return self._host
-
     def _most_frames(self, destinations: int) -> int:
         """Bytes of frames that one datagram has room for, whose head takes about eight for a destination."""
-        head = len(self.name.encode()) + 2 * INCARNATION_BYTES
+        head = len(self._node.name.encode()) + 2 * INCARNATION_BYTES
         return self._medium.datagram - self._seal.size - head - 8 * destinations
 
-    def _claimed(self, released: Sequence[Shared]) -> list[Shared]:
-        """The frames and peers for which the medium is the better way, which are claimed for it."""
-        now = asyncio.get_running_loop().time()
-        chosen = []
-        for frame, numbers in released:
-            hearing = {name: k for name, k in numbers.items() if self._can_hear(name, k, now)}
-            # Behind others that are under way on the medium, the link would have to wait for those.
-            is_worth_it = len(hearing) > 1 or any(self._peers[name].claims for name in hearing)
-            if is_worth_it and len(frame) <= self._most_frames(len(hearing)):
-                for name, number in hearing.items():
-                    peer = self._peers[name]
-                    peer.claims.claim(number, now + peer.patience * self._medium.repair)
-                chosen.append(Shared(frame, hearing))
-        return chosen
+    def _claims_of(self, name: str, number: int, now: float) -> Claims | None:
+        """Those of a peer that would hear a frame of this number."""
+        peer = self.peers.get(name)
+        if peer is None or not (peer.calling and peer.called and self._is_recent(peer.hears_us, now)):
+            return None
+        return peer.claims if number <= self._node.outbox(name).acknowledged + AHEAD else None
 
-    def _can_hear(self, name: str, number: int, now: float) -> bool:
-        peer = self._peers.get(name)
-        if peer is None or not (peer.calling and peer.called):
-            return False
-        hears = now - peer.hears_us <= SILENT_BEATS * self._medium.beat
-        return hears and number <= self.host.outbox(name).acknowledged + AHEAD
-
-    def _packet(self, run: Run) -> bytes:
-        incarnation = self.host.hello(next(iter(run.first))).incarnation
-        return packets.encode(self.name, incarnation, run.first, run.frames)
+    def _is_recent(self, beacon: float, now: float) -> bool:
+        return now - beacon <= SILENT_BEATS * self._medium.beat
 
     def _send(self, kind: bytes, body: bytes) -> None:
         datagram = self._seal.close(kind + body)
@@ -279,37 +274,39 @@ class MulticastTransport:
             with suppress(OSError):  # a full buffer, an interface that is down: the links repair it
                 self._sockets[1].sendto(datagram, self._medium.group)
 
+    def _repair_later(self) -> None:
+        if any(peer.claims for peer in self.peers.values()):
+            self._after("repair", self._medium.repair / 2, self._repair)
+
     def _repair(self) -> None:
         """Leave to the links what was not acknowledged in time."""
         del self._timers["repair"]
         now = asyncio.get_running_loop().time()
-        for name, peer in self._peers.items():
+        for name, peer in self.peers.items():
             if given_back := peer.claims.expire(now):
                 self._counts["repaired"] += given_back
                 # Lost, or at a peer that is slow: then the next ones must not be sent twice too.
                 peer.patience = min(2 * peer.patience, MOST_PATIENCE)
-                self._links.wake(name)
-        if any(peer.claims for peer in self._peers.values()):
-            self._after("repair", self._medium.repair / 2, self._repair)
+                self.wake(name)
+        self._repair_later()
 
     def _beat(self) -> None:
         """Tell everybody that we are here, and whom we hear."""
         self._timers.pop("beat", None)
         self._complained = False
         now = asyncio.get_running_loop().time()
-        if self._peers:
+        if self.peers:
             out = bytearray()
-            incarnation = self.host.hello(next(iter(self._peers))).incarnation
-            for text in (self.name.encode(), incarnation):
+            incarnation = self._node.hello(next(iter(self.peers))).incarnation
+            for text in (self._node.name.encode(), incarnation):
                 write_number(out, len(text))
                 out += text
-            for name, peer in self._peers.items():
-                if now - peer.heard <= SILENT_BEATS * self._medium.beat:
-                    out += packets.tag(name)
+            for name, peer in self.peers.items():
+                out += packets.tag(name) if self._is_recent(peer.heard, now) else b""
             self._send(BEACON, bytes(out))
         self._after("beat", self._medium.beat, self._beat)
 
-    def _beat_soon(self) -> None:
+    def beat_soon(self) -> None:
         """Somebody has come, who need not wait for the next beacon: one for all who come at once."""
         beat = self._timers.get("beat")
         if beat is not None and beat.when() > asyncio.get_running_loop().time() + SOON:
@@ -323,11 +320,10 @@ class MulticastTransport:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        if self._sockets is not None:
-            asyncio.get_running_loop().remove_reader(self._sockets[0])
-            for each in self._sockets:
-                each.close()
-            self._sockets = None
+        sockets, self._sockets = self._sockets or (), None
+        for each in sockets:
+            asyncio.get_running_loop().remove_reader(each)
+            each.close()
 
     # What is heard.
 
@@ -348,148 +344,114 @@ class MulticastTransport:
         self._counts["refused"] += 1
         if not self._complained:
             self._complained = True
-            log.warning("datagram refused", extra={"node": self.name, "error": str(error)})
+            log.warning("datagram refused", extra={"node": self._node.name, "error": str(error)})
 
     def _take(self, data: bytes, signature: bytes) -> None:
         kind, body = data[:1], data[1:]
         if kind == BEACON:
             reader = Reader(body)
-            name, incarnation = self._speaker(reader)
-            if (peer := self._known(name, incarnation)) is not None:
-                self._seal.check(name, data, signature)
-                self._take_beacon(peer, reader)
+            try:
+                name = reader.take(reader.number()).decode()
+            except UnicodeDecodeError as error:
+                raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
+            incarnation = reader.take(reader.number())
         elif kind == FRAMES:
             packet = packets.decode(body)
-            if (peer := self._known(packet.sender, packet.incarnation)) is not None:
-                self._seal.check(packet.sender, data, signature)
-                self._take_packet(peer, packet)
+            name, incarnation = packet.sender, packet.incarnation
         else:
             raise RemoteProtocolError(f"a datagram of unknown kind {kind!r}")
-
-    def _speaker(self, reader: Reader) -> tuple[str, bytes]:
-        """The name and the incarnation that a beacon begins with."""
-        try:
-            name = reader.take(reader.number()).decode()
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
-        return name, reader.take(reader.number())
-
-    def _known(self, name: str, incarnation: bytes) -> Hearer | None:
-        """The peer that a datagram says it is from; None if it is our own, or nothing to us now."""
-        peer = self._peers.get(name)
+        peer = self.peers.get(name)
         if peer is None or not peer.called:
-            return None
-        if incarnation != self.host.hello(name).knows:
+            return  # our own, or nothing to us now
+        if incarnation != self._node.hello(name).knows:
             raise RemoteProtocolError(f"a datagram of {name!r} with another journal than it has on its link")
-        return peer
+        self._seal.check(name, data, signature)
+        if kind == BEACON:
+            self._take_beacon(peer, reader)
+        elif name not in self._paused:
+            expected = self._node.expects(name)
+            frames = packet.numbered(self._node.name)
+            self._counts["received"] += len(frames)
+            peer.early |= {k: frame for k, frame in frames if expected <= k < expected + AHEAD}
+            self._hand_over(name, peer)
 
     def _take_beacon(self, peer: Hearer, reader: Reader) -> None:
         now = asyncio.get_running_loop().time()
-        if now - peer.heard > SILENT_BEATS * self._medium.beat:
-            self._beat_soon()
+        if not self._is_recent(peer.heard, now):
+            self.beat_soon()
         peer.heard = now
-        ours = packets.tag(self.name)
+        ours = packets.tag(self._node.name)
         while reader.left:
             if reader.take(packets.TAG_BYTES) == ours:
-                peer.hears_us = peer.heard
+                peer.hears_us = now
 
-    def _take_packet(self, peer: Hearer, packet: packets.Packet) -> None:
-        frames = packet.numbered(self.name)
-        if not frames or packet.sender in self._paused:
-            return
-        expected = self.host.expects(packet.sender)
-        self._counts["received"] += len(frames)
-        for number, frame in frames:
-            if expected <= number < expected + AHEAD:
-                peer.early[number] = frame
-        self._hand_over(packet.sender, peer)
+    def hand_over_early(self, name: str) -> None:
+        """The link has brought frames, which those of the medium may have waited for."""
+        if name in self.peers and self.peers[name].early:
+            try:
+                self._hand_over(name, self.peers[name])
+            except RemoteProtocolError as error:  # the link has done nothing wrong
+                self._complain(error)
 
     def _hand_over(self, name: str, peer: Hearer) -> None:
         """Give the node the frames whose turn has come; forget those that came another way."""
-        expected = self.host.expects(name)
+        expected = self._node.expects(name)
         for number in [number for number in peer.early if number < expected]:
             del peer.early[number]
         turn: list[tuple[int, bytes]] = []
         while (frame := peer.early.pop(expected + len(turn), None)) is not None:
             turn.append((expected + len(turn), frame))
         if turn:
-            self.host.arrived(name, turn)
+            self._node.arrived(name, turn)
 
-    # For the links: see transport.Host.
 
-    @property
-    def name(self) -> str:
-        return self.host.name
+class _LeavingOut:
+    """A node as the links beside a medium see it: they carry what that leaves."""
 
-    def hello(self, peer: str) -> Hello:
-        return self.host.hello(peer)
+    def __init__(self, node: Host, medium: MulticastTransport) -> None:
+        self._node, self._medium = node, medium
 
-    def check(self, peer: str, hello: Hello) -> None:
-        self.host.check(peer, hello)
-
-    def meet(self, peer: str, hello: Hello) -> None:
-        self.host.meet(peer, hello)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
 
     def outbox(self, peer: str) -> Sendable:
-        outbox, known = self.host.outbox(peer), self._peers.get(peer)
+        outbox, known = self._node.outbox(peer), self._medium.peers.get(peer)
         return outbox if known is None else Unclaimed(outbox, known.claims)
 
-    def confirmed(self, peer: str, number: int) -> None:
-        self.host.confirmed(peer, number)
-
     def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
-        self.host.resumes(peer, number, life)
+        self._node.resumes(peer, number, life)
         self._settle(peer, number)
 
-    def shows(self, peer: str, number: int, life: bytes) -> None:
-        self.host.shows(peer, number, life)
-
     def freed(self, peer: str, number: int) -> None:
-        self.host.freed(peer, number)
-        self._note_link(peer, outgoing=True, is_open=True)
+        self._node.freed(peer, number)
+        self._note(peer, outgoing=True, is_open=True)
         self._settle(peer, number)
 
     def _settle(self, name: str, number: int) -> None:
-        peer = self._peers.get(name)
+        peer = self._medium.peers.get(name)
         if peer is not None and peer.claims:
             if peer.claims.settle(number):
                 peer.patience = max(1.0, peer.patience * CALMING)
-            self._links.wake(name)  # what is behind them may go
-
-    def expects(self, peer: str) -> int:
-        return self.host.expects(peer)
-
-    def received(self, peer: str) -> int:
-        return self.host.received(peer)
-
-    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
-        self.host.numbered_in(peer, lives)
+            self._medium.wake(name)  # what is behind them may go
 
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
-        self.host.arrived(peer, frames)
+        self._node.arrived(peer, frames)
         # A connection that was replaced by another may have ended after that one began.
-        self._note_link(peer, outgoing=False, is_open=True)
-        known = self._peers.get(peer)
-        if known is not None and known.early:
-            try:
-                self._hand_over(peer, known)
-            except RemoteProtocolError as error:  # the link has done nothing wrong
-                self._complain(error)
-
-    def set_aside(self, peer: str, number: int, reason: str) -> None:
-        self.host.set_aside(peer, number, reason)
+        self._note(peer, outgoing=False, is_open=True)
+        self._medium.hand_over_early(peer)
 
     def connected(self, peer: str, outgoing: bool) -> None:
-        self._note_link(peer, outgoing, is_open=True)
-        self.host.connected(peer, outgoing)
+        self._note(peer, outgoing=outgoing, is_open=True)
+        self._node.connected(peer, outgoing)
 
     def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
-        self._note_link(peer, outgoing, is_open=False)
-        self.host.disconnected(peer, outgoing, reason)
+        self._note(peer, outgoing=outgoing, is_open=False)
+        self._node.disconnected(peer, outgoing, reason)
 
-    def _note_link(self, name: str, outgoing: bool, *, is_open: bool) -> None:
-        peer, end = self._peers.get(name), "calling" if outgoing else "called"
+    def _note(self, name: str, *, outgoing: bool, is_open: bool) -> None:
+        """A link is there, or not."""
+        peer, end = self._medium.peers.get(name), "calling" if outgoing else "called"
         if peer is not None and getattr(peer, end) != is_open:
             setattr(peer, end, is_open)
             if is_open:
-                self._beat_soon()
+                self._medium.beat_soon()

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..net import Limits, Node
-from ..net.transport import Host
+from ..net.transport import Host, Transport
 
 BATCH = 64 << 10
 """Bytes of frames in one transmission."""
@@ -59,206 +59,192 @@ class MemoryNetwork:
 
     def cut(self, a: str, b: str) -> None:
         """Break the connections between two processes, until `heal`."""
+        for link in (self.link(a, b), self.link(b, a)):
+            if link is not None:
+                link.lose("the network is cut")
         self._cut.add(frozenset((a, b)))
-        for one, other in ((a, b), (b, a)):
-            if one in self._there:
-                self._there[one].lose(other, "the network is cut")
 
     def heal(self) -> None:
         """Let everybody connect again."""
         self._cut.clear()
+        self._connect_all()
+
+    def _connect_all(self) -> None:
         for transport in self._there.values():
-            transport.connect_all()
+            for link in transport.links():
+                link.connect()
 
     # What transports ask.
 
-    def reached(self, source: str, to: str) -> "MemoryTransport | None":
-        """The other end, if it is started and the connection is not cut."""
-        return None if frozenset((source, to)) in self._cut else self._there.get(to)
+    def link(self, name: str, peer: str) -> "MemoryLink | None":
+        """The link that a process has with another one, if it is started and they are not cut."""
+        there = None if frozenset((name, peer)) in self._cut else self._there.get(name)
+        return None if there is None else there.link(peer)
 
     def enter(self, transport: "MemoryTransport") -> None:
         if transport.name in self._there:
             raise LocalProtocolError(f"a node called {transport.name!r} is on this network already")
         self._there[transport.name] = transport
-        for other in list(self._there.values()):
-            other.connect_all()
+        self._connect_all()
 
     def depart(self, transport: "MemoryTransport") -> None:
         if self._there.get(transport.name) is transport:
+            for name in self._there:
+                if (link := self.link(name, transport.name)) is not None:
+                    link.lose("the other side closed it")
             del self._there[transport.name]
-            for other in self._there.values():
-                other.lose(transport.name, "the other side closed it")
 
 
-class MemoryTransport:
+class MemoryTransport(Transport):
     """The links of one node on a MemoryNetwork."""
 
-    keeps_order = True
-    acknowledges_for_peers = True
+    max_payload = Limits().payload
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
+        super().__init__()
         self.network, self.name = network, name
-        self._host: Host | None = None
-        self._peers: set[str] = set()
-        self._links: dict[str, _Link] = {}  # to whom we send
-        self._waiting: dict[str, list[Callable[[], None]]] = {}  # by paused peer: what has arrived
-
-    @property
-    def host(self) -> Host:
-        if self._host is None:
-            raise LocalProtocolError(f"{self.name!r} is not started")
-        return self._host
 
     async def start(self, host: Host) -> None:
         self._host = host
+        self._make_links()
         self.network.enter(self)
 
-    @property
-    def max_payload(self) -> int:
-        return Limits().payload
-
-    def check_address(self, peer: str, address: str) -> None:
-        """Any address will do: processes find each other by name."""
+    def _link_with(self, peer: str) -> "MemoryLink":
+        return MemoryLink(self.network, self.host, peer)
 
     def add_peer(self, peer: str, address: str) -> None:
-        self._peers.add(peer)
-        if self._host is not None:
-            self.connect(peer)
-
-    def remove_peer(self, peer: str) -> None:
-        self._peers.discard(peer)
-        self.lose(peer, "")
-        other = self.network.reached(self.name, peer)
-        if other is not None:
-            other.lose(self.name, "it is no longer a member")
-
-    def wake(self, peer: str) -> None:
+        super().add_peer(peer, address)
         if peer in self._links:
-            self._links[peer].pump()
+            self._links[peer].connect()
 
-    def durable(self, peer: str, number: int) -> None:
-        other = self.network.reached(self.name, peer)
-        if other is not None and self.name in other._links:
-            other._links[self.name].confirm(number)
+    def links(self) -> "list[MemoryLink]":
+        return list(self._links.values())
 
-    def pause(self, peer: str) -> None:
-        self._waiting.setdefault(peer, [])
-
-    def resume(self, peer: str) -> None:
-        for act in self._waiting.pop(peer, []):
-            act()
+    def link(self, peer: str) -> "MemoryLink | None":
+        return self._links.get(peer)
 
     async def close(self) -> None:
-        for peer in list(self._links):
-            self.lose(peer, "")
+        for link in self.links():
+            link.lose("")
         self.network.depart(self)
-        self._waiting.clear()
+        self._links.clear()
 
-    # Connections.
 
-    def connect_all(self) -> None:
-        for peer in self._peers:
-            self.connect(peer)
+class MemoryLink:
+    """The connection on which we send to a peer, which is made again when it breaks; and while we are paused,
+    what has arrived from there."""
 
-    def connect(self, peer: str) -> None:
-        """Connect our link to a peer, if it is there, knows us, and we are not connected."""
-        other = self.network.reached(self.name, peer)
-        if peer in self._links or other is None or other is self or self.name not in other._peers:
+    def __init__(self, network: MemoryNetwork, host: Host, peer: str) -> None:
+        self._network, self.host, self._me, self._peer = network, host, host.name, peer
+        self._there: MemoryLink | None = None  # the peer's end, while connected
+        self._connections = 0  # up to now
+        self._waiting: list[Callable[[], None]] | None = None  # while paused
+
+    def connect(self) -> None:
+        """Connect, if the peer is there and knows us, and we are not connected."""
+        host, peer, me, there = self.host, self._peer, self._me, self._network.link(self._peer, self._me)
+        if self._there is not None or there is None or there is self:
             return
         try:
-            ours, theirs = self.host.hello(peer), other.host.hello(self.name)
-            other.host.check(self.name, ours)
-            self.host.check(peer, theirs)
-            has = other.host.received(self.name)
-            self.host.resumes(peer, has, theirs.heard)
-            other.host.meet(self.name, ours)
-            self.host.meet(peer, theirs)
+            ours, theirs = host.hello(peer), there.host.hello(me)
+            there.host.check(me, ours)
+            host.check(peer, theirs)
+            has = there.host.received(me)
+            host.resumes(peer, has, theirs.heard)
+            there.host.meet(me, ours)
+            host.meet(peer, theirs)
         except RemoteProtocolError as error:
-            self.host.disconnected(peer, True, str(error))
+            host.disconnected(peer, True, str(error))
             return
-        other.host.numbered_in(self.name, ours.lives)
-        self._links[peer] = link = _Link(self, other, has)
-        self.host.connected(peer, True)
-        other.host.connected(self.name, False)
-        link.pump()
+        there.host.numbered_in(me, ours.lives)
+        self._there, self._sent, self._under_way = there, has, 0
+        self._connections += 1
+        self._arrives = self._returns = 0.0  # frames are not reordered on a link, in either direction
+        host.connected(peer, True)
+        there.host.connected(me, False)
+        self.wake()
 
-    def lose(self, peer: str, reason: str) -> None:
-        """End the connection of our link to a peer; what is on its way is lost."""
-        link = self._links.pop(peer, None)
-        if link is not None:
-            link.is_open = False
-            self.host.disconnected(peer, True, reason)
-            link.other.host.disconnected(self.name, False, reason)
+    def lose(self, reason: str) -> None:
+        """End the connection; what is on its way is lost."""
+        if self._there is not None:
+            there, self._there = self._there, None
+            self.host.disconnected(self._peer, True, reason)
+            there.host.disconnected(self._me, False, reason)
 
-    def take(self, peer: str, act: Callable[[], None]) -> None:
-        """Take frames that have arrived from a peer, now or once it is resumed."""
-        if peer in self._waiting:
-            self._waiting[peer].append(act)
-        else:
+    def close(self, reason: str) -> None:
+        self.lose("")
+        if (back := self._network.link(self._peer, self._me)) is not None:
+            back.lose(reason)
+
+    def pause(self) -> None:
+        self._waiting = self._waiting or []
+
+    def resume(self) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        for act in waiting:
             act()
 
-
-class _Link:
-    """One connection, from the process that sends to the one that receives."""
-
-    def __init__(self, source: MemoryTransport, other: MemoryTransport, sent: int) -> None:
-        self._source, self.other = source, other
-        self._sent = sent
-        self._under_way = 0
-        self._arrives = self._returns = 0.0  # frames are not reordered on a link, in either direction
-        self.is_open = True
-
-    def pump(self) -> None:
-        outbox = self._source.host.outbox(self.other.name)
-        while self.is_open and self._sent < outbox.released and self._under_way < WINDOW:
+    def wake(self) -> None:
+        """Send what is released, as long as there is room on the way."""
+        outbox = self.host.outbox(self._peer)
+        while self._there is not None and self._sent < outbox.released and self._under_way < WINDOW:
             frames = outbox.after(self._sent, BATCH)
             if not frames:
                 return
             self._sent = frames[-1][0]
-            size = sum(len(frame) for _, frame in frames)
-            self._under_way += size
-            if self._breaks():
-                return
-            self._arrives = self._at(self._arrives, partial(self._arrive, frames, size))
+            self._under_way += (size := sum(len(frame) for _, frame in frames))
+            if not self._breaks():
+                taken = self._if_connected(partial(self._taken, self._there, frames, size))
+                self._arrives = self._at(self._arrives, partial(self._there.take, taken))
 
-    def confirm(self, number: int) -> None:
-        if self.is_open and not self._breaks():
-            self._returns = self._at(self._returns, lambda: self._confirmed(number))
+    def take(self, act: Callable[[], None]) -> None:
+        """Take frames that have arrived from the peer, now or once we are resumed."""
+        if self._waiting is None:
+            act()
+        else:
+            self._waiting.append(act)
 
-    def _arrive(self, frames: list[tuple[int, bytes]], size: int) -> None:
-        self.other.take(self._source.name, lambda: self._taken(frames, size))
-
-    def _taken(self, frames: list[tuple[int, bytes]], size: int) -> None:
-        if not self.is_open:
-            return
+    def _taken(self, there: "MemoryLink", frames: list[tuple[int, bytes]], size: int) -> None:
         self._under_way -= size
         try:
-            self.other.host.arrived(self._source.name, frames)
+            there.host.arrived(self._me, frames)
         except RemoteProtocolError as error:
-            self._lose(str(error))
+            self._break(str(error))
         else:
-            self.pump()
+            self.wake()
 
-    def _confirmed(self, number: int) -> None:
-        if self.is_open:
-            self._source.host.freed(self.other.name, number)
+    def durable(self, number: int) -> None:
+        if (back := self._network.link(self._peer, self._me)) is not None:
+            back.confirm(number)
+
+    def confirm(self, number: int) -> None:
+        """The peer acknowledges our frames up to this number."""
+        if self._there is not None and not self._breaks():
+            self._returns = self._at(self._returns, partial(self.host.freed, self._peer, number))
 
     def _at(self, not_before: float, act: Callable[[], None]) -> float:
-        loop, network = asyncio.get_running_loop(), self._source.network
+        loop, network = asyncio.get_running_loop(), self._network
         # Later than the previous one: the event loop keeps no order among callbacks of one time.
         when = max(math.nextafter(not_before, math.inf), loop.time() + network.dice.uniform(0, network.delay))
-        loop.call_at(when, act)
+        loop.call_at(when, self._if_connected(act))
         return when
 
+    def _if_connected(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Do this unless the present connection has ended by then."""
+        present = self._connections
+        return lambda: act() if self._there is not None and self._connections == present else None
+
     def _breaks(self) -> bool:
-        network = self._source.network
-        if network.dice.random() >= network.cuts:
+        if self._network.dice.random() >= self._network.cuts:
             return False
-        network.breaks += 1
-        self._lose("the connection broke")
+        self._network.breaks += 1
+        self._break("the connection broke")
         return True
 
-    def _lose(self, reason: str) -> None:
-        peer, source = self.other.name, self._source
-        source.lose(peer, reason)
-        asyncio.get_running_loop().call_later(source.network.repair, source.connect, peer)
+    def _break(self, reason: str) -> None:
+        self.lose(reason)
+        asyncio.get_running_loop().call_later(self._network.repair, self._again)
+
+    def _again(self) -> None:
+        if self._network.link(self._me, self._peer) is self:
+            self.connect()
