@@ -2,7 +2,7 @@
 
 from happened.core.destinations import unpack
 from happened.core.effects import Deliver, Send
-from happened.ordering.causal.pruning import Pruning, PruningMessage
+from happened.ordering.causal.pruning import Pruning, PruningMessage, _entries
 from happened.ordering.causal.serialized_broadcast import SerializedBroadcasts
 from happened.ordering.causal.ses import SchiperEggliSandoz
 from happened.ordering.machine import Held, Multicast
@@ -87,7 +87,7 @@ class EagerPruning(Pruning):
         me, n = self.me, self.n
         constraints = self._take_out(dests)
         self._ci.setdefault(me, {})[clock] = dests
-        ci = tuple(self._entries())
+        ci = tuple(_entries(self._ci))
         return [
             Send(d, PruningMessage(me, clock, n, dests, d, ci, tuple(constraints.get(d, ())), payload))
             for d in unpack(dests)

@@ -25,6 +25,10 @@ MessageKey = tuple[int, int]
 """(sender, clock) of a message."""
 
 
+def key_of(message: Any) -> MessageKey:
+    return message.sender, message.clock
+
+
 class ProtocolMessage(Protocol):
     """What one transmission carries. Values: never changed once made.
 

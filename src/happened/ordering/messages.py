@@ -11,9 +11,11 @@ A field takes precedence over a property of the same name in a class that is ext
 """
 
 from collections import namedtuple
+from collections.abc import Iterable
 from html import escape
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 from ..core.destinations import unpack
 from .machine import MessageKey, Unit
@@ -25,8 +27,14 @@ ENTRY_BYTES = 4 + 2
 UNIT_BYTES = 2
 """The same for each destination that an entry names."""
 
-NOBODY: frozenset[int] = frozenset()
-NO_UNITS: frozenset[Unit] = frozenset()
+
+class WholeMessage(NamedTuple):
+    """An application message as its origin made it, which another message brings."""
+
+    sender: int
+    clock: int
+    dests: int  # bit set
+    payload: bytes
 
 
 @dataclass_transform(frozen_default=True)
@@ -58,7 +66,41 @@ def _printed(message: Any) -> str:
         return tuple.__repr__(message)
 
 
-class BareApplication(Record):
+class _Message(Record):
+    """What drivers ask of every message; machine.py says what it means."""
+
+    costs = 0  # its size in the papers' model, if that is always the same and not that of entries and units
+
+    @property
+    def dests(self) -> int:
+        return 0
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset(unpack(self.dests))
+
+    @property
+    def via(self) -> int | None:
+        return None
+
+    def units(self) -> frozenset[Unit]:
+        return frozenset()
+
+    def settled(self) -> frozenset[MessageKey]:
+        return frozenset()
+
+    def size(self) -> tuple[int, int]:
+        return 0, 0
+
+    def model_bytes(self) -> int:
+        entries, units = self.size()
+        return self.costs or ENTRY_BYTES * entries + UNIT_BYTES * units
+
+    def carries(self) -> tuple[Any, ...]:
+        return ()
+
+
+class BareApplication(_Message):
     """A message for an application, with a sender, a clock, destinations and a payload in whatever fields.
 
     It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: a reader cannot decode the packed numbers.
@@ -73,14 +115,6 @@ class BareApplication(Record):
         raise NotImplementedError
 
     @property
-    def dests(self) -> int:
-        raise NotImplementedError
-
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
-
-    @property
     def via(self) -> int | None:
         return self.sender
 
@@ -88,19 +122,6 @@ class BareApplication(Record):
     def receiver(self) -> int | None:
         """The one process that this copy was made for, where copies differ."""
         return None
-
-    def units(self) -> frozenset[Unit]:
-        return NO_UNITS
-
-    def settled(self) -> frozenset[MessageKey]:
-        return frozenset()
-
-    def size(self) -> tuple[int, int]:
-        return 0, 0
-
-    def model_bytes(self) -> int:
-        entries, units = self.size()
-        return ENTRY_BYTES * entries + UNIT_BYTES * units
 
     def carries(self) -> tuple[Any, ...]:
         return (self,)
@@ -125,46 +146,36 @@ class Application(BareApplication):
     dests: int  # bit set
 
 
-class Control(Record):
+class Control(_Message):
     """A message of the protocol to itself. A field `clock` names the application message that it is about.
 
-    `str` is how stories tell of it: as the paper writes it, with its numbers, on one line.
+    `str` is how stories tell of it, on one line: `says` as the paper writes it, or by its name.
     """
 
+    says = ""  # a format; {0.clock} is its clock
     sender: int
 
     def __str__(self) -> str:
         about = f" about {key_name((self.sender, self.clock))}" if self.clock else ""
-        return f"{type(self).__name__} of {self.sender}{about}"
+        return self.says.format(self) or f"{type(self).__name__} of {self.sender}{about}"
 
     @property
     def clock(self) -> int:
         return 0
 
     @property
-    def dests(self) -> int:
-        return 0
-
-    @property
-    def to(self) -> frozenset[int]:
-        return NOBODY
-
-    @property
     def payload(self) -> bytes:
         return b""
-
-    @property
-    def via(self) -> int | None:
-        return None
-
-    def units(self) -> frozenset[Unit]:
-        return NO_UNITS
-
-    def settled(self) -> frozenset[MessageKey]:
-        return frozenset()
 
     def size(self) -> tuple[int, int]:
         return 1, 0
 
-    def carries(self) -> tuple[Any, ...]:
-        return ()
+
+def field(name: str) -> Any:
+    """A property of a message that is one of its fields: `via = field("by")`."""
+    return property(attrgetter(name))
+
+
+def units_to(to: Iterable[int], about: Iterable[MessageKey]) -> frozenset[Unit]:
+    """What entries about broadcasts say of the destinations of a message: each of them went to these too."""
+    return frozenset((sender, clock, d) for sender, clock in about for d in to if d != sender)

@@ -34,14 +34,14 @@ from .causal import (
     topological,
     zoned_ks,
 )
-from .causal.incomplete import labelled, managed, priorities
+from .causal.incomplete import Labelled, ManagedMulticast, Priorities
 from .facts import THIRD_PARTY_NUMBERS, Facts
 from .machine import Machine
-from .total import agreed, causal_total, sequencer
+from .total import causal_total, sequencer, three_phase
 
 ENTRY_POINTS = "happened.protocols"
 
-DEFAULT = ks.FACTS.name
+DEFAULT = ks.KshemkalyaniSinghal.facts.name
 
 _OURS: tuple[type[Machine], ...] = (
     ks.KshemkalyaniSinghal,
@@ -59,7 +59,7 @@ _OURS: tuple[type[Machine], ...] = (
     topological.Topological,
     zoned_ks.ZonedKs,
     acknowledged.AcknowledgedUnicast,
-    agreed.AgreedTotalOrder,
+    three_phase.AgreedTotalOrder,
     causal_total.CausalTotalOrder,
     cbcast.CarryingMulticast,
     flooding.FloodingBroadcast,
@@ -69,8 +69,7 @@ _OURS: tuple[type[Machine], ...] = (
 )
 # Incomplete orders take more than destinations and a payload, which most drivers have not got.
 _INCOMPLETE: dict[str, type[Machine]] = {
-    machine.facts.name: machine
-    for machine in (labelled.Labelled, managed.ManagedMulticast, priorities.Priorities)
+    machine.facts.name: machine for machine in (Labelled, ManagedMulticast, Priorities)
 }
 
 _machines: dict[str, type[Machine]] = {machine.facts.name: machine for machine in _OURS}

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
-from ..ordering.total.three_phase_messages import (
+from ..ordering.total.three_phase_survival import (
     AgreedFinal,
     AgreedFinals,
     AgreedMessage,

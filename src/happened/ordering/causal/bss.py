@@ -12,27 +12,144 @@ The paper counts broadcasts; here the last one of each sender is named by its cl
 also tick on its own and a held message can say what it waits for.
 """
 
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Promises, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import Application
-from .group_vector import GroupProcess
+from ..holding import ListeningProcess, Want
+from ..machine import Effect, MessageKey, Unit
+from ..messages import Application, units_to
+from ..process import State, refusal
+from ..snapshots import VECTOR, Part, kept, records
 
-FACTS = Facts(
-    name="bss",
-    order=Order.CAUSAL,
-    description="broadcast to a fixed group: one vector clock",
-    paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
-    wire=WireFormat(14, "happened.wire.bss"),
-    assumes=Assumptions(casts=frozenset({BROADCAST})),
-    membership=MembershipChanges(joins=False),
-    waits=Waits(only_for_past=True),
-    promises=Promises(entries=lambda n: n),
-    copies=CopyTravel(common_frame=True),
-)
+M = TypeVar("M", bound=Any)
+
+
+class GroupVector(Part):
+    """How far the broadcasts of one group have got, as one of its members sees it.
+
+    `known` and `reached` differ only for our own broadcasts: others must wait for each of them, we only for
+    those addressed to ourselves too, which come back over the network like any message.
+
+    Invariant  lane s of `known` is the clock of the last broadcast of s we sent or delivered; lane s of
+               `reached` the greatest clock up to which we have delivered every broadcast of s to us. For
+               ourselves that is just before the first that is still on its way back, or the last we sent.
+    """
+
+    known: int = kept(VECTOR)
+    reached: int = kept(VECTOR)
+    _returning: deque[int] = kept(records(int, deque))  # clocks of our broadcasts on their way to ourselves
+
+    def __init__(self, me: int, n: int) -> None:
+        self._me = me
+        self._lanes = lanes(n)
+        self._begin(n)
+
+    def send(self, clock: int, *, to_me: bool) -> None:
+        self.known = self._lanes.put(self.known, self._me, clock)
+        if to_me:
+            self._returning.append(clock)
+        self._count_own()
+
+    def deliver(self, sender: int, clock: int) -> None:
+        if sender == self._me:
+            self._returning.popleft()
+            self._count_own()
+        else:
+            self.known = self._lanes.put(self.known, sender, clock)
+            self.reached = self._lanes.put(self.reached, sender, clock)
+
+    def skip(self, sender: int, clock: int) -> None:
+        """Take what this sender has broadcast up to this clock for delivered."""
+        self.reached = self._lanes.put(self.reached, sender, max(clock, self.progress(sender)))
+
+    def progress(self, sender: int) -> int:
+        return self._lanes.get(self.reached, sender)
+
+    def is_expected(self, sender: int, clock: int) -> bool:
+        """Whether M(sender, clock) may still come: nobody else sends in our name."""
+        return sender != self._me or clock in self._returning or clock <= self.progress(sender)
+
+    def has_sent(self, past: int) -> bool:
+        """Whether what `past` names of ourselves is a broadcast we have made, or came before one."""
+        return self._lanes.get(past, self._me) <= self._lanes.get(self.known, self._me)
+
+    def lacks(self, past: int) -> Want | None:
+        """The first (sender, clock) among `past` that we have not reached."""
+        sender = self._lanes.beyond(past, self.reached)
+        return None if sender is None else (sender, self._lanes.get(past, sender))
+
+    def missing(self, past: int) -> Iterator[tuple[int, int]]:
+        """The last undelivered broadcast to us of each sender that `past` requires."""
+        for sender, clock in self._lanes.items(self._lanes.newer(past, self.reached)):
+            if sender == self._me:
+                clock = max(returning for returning in self._returning if returning <= clock)
+            yield sender, clock
+
+    def _count_own(self) -> None:
+        own = self._returning[0] - 1 if self._returning else self._lanes.get(self.known, self._me)
+        self.reached = self._lanes.put(self.reached, self._me, own)
+
+
+class GroupProcess(ListeningProcess[M]):
+    """A process that broadcasts to a fixed group of which it is a member."""
+
+    def __init__(self, me: int, n: int) -> None:
+        super().__init__(me, n)
+        self._vector = GroupVector(me, n)
+
+    @abstractmethod
+    def past(self, message: M) -> int:
+        """Lanes: per process the last broadcast that must be delivered before this one."""
+
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        return self.everybody(to, payload)
+
+    def checked(self, message: M) -> M:
+        message = super().checked(message)
+        if message.n != self.n:
+            raise refusal(message, f"comes from a group of {message.n} and ours has {self.n}")
+        if not self._vector.has_sent(self.past(message)):
+            raise refusal(message, "depends on a message we never sent")
+        if not self._vector.is_expected(message.sender, message.clock):
+            raise refusal(message, "claims to be ours, and we never sent it to ourselves")
+        return message
+
+    def listen(self) -> None:
+        super().listen()
+        self._vector.send(self.clock, to_me=False)
+
+    def delivered(self, sender: int) -> int:
+        return self._vector.progress(sender)
+
+    def reached(self, message: M) -> Want:
+        return message.sender, self._vector.progress(message.sender)
+
+    def lacks(self, message: M) -> Want | None:
+        return self._vector.lacks(self.past(message))
+
+    def missing(self, message: M) -> Iterable[MessageKey]:
+        return self._vector.missing(self.past(message))
+
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._vector.skip(process, clock)
+        return (process,)
+
+    def learn(self, message: M) -> None:
+        self._vector.deliver(message.sender, message.clock)
+
+    def save(self) -> State:
+        return super().save() | {"vector": self._vector.state()}
+
+    def load(self, state: State) -> None:
+        super().load(state)
+        self._vector = GroupVector(self.me, self.n).resume(state["vector"])
 
 
 class BssMessage(Application):
@@ -42,9 +159,7 @@ class BssMessage(Application):
     payload: bytes
 
     def units(self) -> frozenset[Unit]:
-        """What an entry says of this message's destinations: a broadcast went to them too."""
-        past = lanes(self.n).items(self.past)
-        return frozenset((s, t, d) for s, t in past for d in self.to if d != s)
+        return units_to(self.to, lanes(self.n).items(self.past))
 
     def size(self) -> tuple[int, int]:
         """The whole vector."""
@@ -55,9 +170,18 @@ class BssMessage(Application):
 
 
 class BirmanSchiperStephenson(GroupProcess[BssMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="bss",
+        order=Order.CAUSAL,
+        description="broadcast to a fixed group: one vector clock",
+        paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
+        wire=WireFormat(14, "happened.wire.bss"),
+        assumes=Assumptions(casts=frozenset({BROADCAST})),
+        membership=MembershipChanges(joins=False),
+        waits=Waits(only_for_past=True),
+        promises=Promises(entries=lambda n: n),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = BssMessage
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:

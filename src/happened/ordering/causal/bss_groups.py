@@ -18,7 +18,6 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..delay_queue import Want
 from ..facts import (
     BROADCAST,
     MULTICAST,
@@ -31,24 +30,12 @@ from ..facts import (
     Waits,
     WireFormat,
 )
-from ..holding import HoldingProcess
+from ..holding import HoldingProcess, Want
 from ..machine import Effect, MessageKey, Unit
-from ..messages import Application
+from ..messages import Application, units_to
 from ..process import State, refusal
-from .group_vector import GroupVector
-
-FACTS = Facts(
-    name="bss-groups",
-    order=Order.CAUSAL,
-    description="multicast in fixed, overlapping groups (option `groups`): a vector per group",
-    paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
-    wire=WireFormat(15, "happened.wire.bss_groups"),
-    options=(Option("groups", "the members of each group; by default, one group of everybody", Names.SETS),),
-    assumes=Assumptions(casts=frozenset({BROADCAST, MULTICAST}), fixed_groups=True),
-    membership=MembershipChanges(joins=False),
-    waits=Waits(only_for_past=True),
-    copies=CopyTravel(common_frame=True),
-)
+from ..snapshots import NUMBERS, kept, valued
+from .bss import GroupVector
 
 
 class GroupsMessage(Application):
@@ -59,9 +46,8 @@ class GroupsMessage(Application):
     payload: bytes
 
     def units(self) -> frozenset[Unit]:
-        """What the entries of its own group say of its destinations; who is in the others it does not say."""
-        past = lanes(self.n).items(self.pasts[self.group])
-        return frozenset((s, t, d) for s, t in past for d in self.to if d != s)
+        """Those of its own group; who is in the others it does not say."""
+        return units_to(self.to, lanes(self.n).items(self.pasts[self.group]))
 
     def size(self) -> tuple[int, int]:
         """An entry for each group and each member that has sent to it."""
@@ -74,14 +60,30 @@ class GroupsMessage(Application):
 class GroupVectors(HoldingProcess[GroupsMessage]):
     """One process of the protocol. A lane of its parking is a group and a sender."""
 
-    facts = FACTS
+    facts = Facts(
+        name="bss-groups",
+        order=Order.CAUSAL,
+        description="multicast in fixed, overlapping groups (option `groups`): a vector per group",
+        paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
+        wire=WireFormat(15, "happened.wire.bss_groups"),
+        options=(
+            Option("groups", "the members of each group; by default, one group of everybody", Names.SETS),
+        ),
+        assumes=Assumptions(casts=frozenset({BROADCAST, MULTICAST}), fixed_groups=True),
+        membership=MembershipChanges(joins=False),
+        waits=Waits(only_for_past=True),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = GroupsMessage
+
+    _groups: tuple[int, ...] = kept(valued(()))
+    _others: list[int] = kept(NUMBERS)  # lanes per group; of our own groups, unused
 
     def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
         super().__init__(me, n)
         self._groups = _checked_groups(n, groups)
         self._ours = {g: GroupVector(me, n) for g, members in enumerate(self._groups) if members >> me & 1}
-        self._others = [0] * len(self._groups)  # lanes per group; of our own groups, unused
+        self._others = [0] * len(self._groups)
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         dests = self.destinations(to, payload)
@@ -154,13 +156,11 @@ class GroupVectors(HoldingProcess[GroupsMessage]):
                 self._others[g] = lanes(self.n).maximum(self._others[g], past)
 
     def save(self) -> State:
-        ours = tuple((g, vector.state()) for g, vector in self._ours.items())
-        return {"groups": self._groups, "ours": ours, "others": tuple(self._others)}
+        return super().save() | {"ours": tuple((g, vector.state()) for g, vector in self._ours.items())}
 
     def load(self, state: State) -> None:
-        groups, others = state["groups"], list(state["others"])
-        ours = {g: GroupVector.from_state(self.me, self.n, vector) for g, vector in state["ours"]}
-        self._groups, self._ours, self._others = groups, ours, others
+        super().load(state)
+        self._ours = {g: GroupVector(self.me, self.n).resume(vector) for g, vector in state["ours"]}
 
 
 def _checked_groups(n: int, groups: Iterable[Iterable[int]] | None) -> tuple[int, ...]:

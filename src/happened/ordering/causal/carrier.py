@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Deliver, Send
 from ..machine import MessageKey, Unit
-from ..messages import Application
-from .hop_message import RelayedMessage
+from ..messages import Application, WholeMessage
 from .ks import KshemkalyaniSinghal, KsMessage
 
 
@@ -72,7 +71,7 @@ class Carrier:
         _, effects = self._ks.multicast(unpack(to), payload)
         return [effect for effect in effects if isinstance(effect, Send)]
 
-    def receive(self, hop: KsMessage, named: HopHeader, since: int) -> list[RelayedMessage]:
+    def receive(self, hop: KsMessage, named: HopHeader, since: int) -> list[WholeMessage]:
         """What can be delivered now, in order; a hop that is refused changes nothing."""
         effects = self._ks.receive(hop)
         key = (hop.sender, hop.clock)
@@ -81,10 +80,10 @@ class Carrier:
         self._names[key] = named, since
         return [self._delivered(effect) for effect in effects if isinstance(effect, Deliver)]
 
-    def _delivered(self, effect: Deliver) -> RelayedMessage:
+    def _delivered(self, effect: Deliver) -> WholeMessage:
         self._last[effect.sender] = effect.clock
         named, _ = self._names.pop((effect.sender, effect.clock))
-        return RelayedMessage(*named, effect.payload)
+        return WholeMessage(*named, effect.payload)
 
     def pending(self) -> Iterator[Waiting]:
         for hop, waits_for, _ in self._ks.pending():
@@ -103,7 +102,7 @@ class Carrier:
     def leave(self, process: int) -> None:
         self._ks.leave(process)
 
-    def close(self, process: int) -> list[RelayedMessage]:
+    def close(self, process: int) -> list[WholeMessage]:
         """What can be delivered now that nothing more comes from this process."""
         return [self._delivered(effect) for effect in self._ks.close(process) if isinstance(effect, Deliver)]
 

@@ -6,7 +6,7 @@ Promises   a message does not overtake one that its own sender sent before it, n
            Lemma 8).
 Leaves out every longer chain: *this is not causal order*. Along three messages (x to d and a; a to b; b to
            d) the last overtakes x. It takes four processes, or three where x is sent by d itself.
-Invariant  the columns are rows here: lane d of row s is the clock of the last message of s to d that we
+Invariant  `_last` has rows, not columns: lane d of row s is the clock of the last message of s to d that we
            sent (s = ourselves) or that s told us of itself. Lane s of `_delivered` is the clock of the last
            message of s delivered here, and every earlier one to us was too.
 """
@@ -18,17 +18,8 @@ from ...core.orders import Order
 from ..facts import Facts, Promises, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import Application
-from .columns import ColumnProcess
-
-FACTS = Facts(
-    name="chain-two",
-    order=Order.FIFO,  # the strongest of the four that it keeps
-    description="FIFO, and causal order over chains of two messages: violated from length three on",
-    paper="Adelstein & Singhal, International Conference on Distributed Computing Systems 15, 1995",
-    wire=WireFormat(17, "happened.wire.chain_two"),
-    promises=Promises(longest_chain=2, entries=lambda n: 2 * n),
-    waits=Waits(only_for_past=True),
-)
+from ..snapshots import VECTORS, kept
+from .lane_process import LaneProcess
 
 
 class ChainTwoMessage(Application):
@@ -56,26 +47,32 @@ class ChainTwoMessage(Application):
         return self._replace(n=n, sent=vector.widened(self.sent, n), due=vector.widened(self.due, n))
 
 
-class AdelsteinSinghal(ColumnProcess[ChainTwoMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+class AdelsteinSinghal(LaneProcess[ChainTwoMessage]):
+    facts = Facts(
+        name="chain-two",
+        order=Order.FIFO,  # the strongest of the four that it keeps
+        description="FIFO, and causal order over chains of two messages: violated from length three on",
+        paper="Adelstein & Singhal, International Conference on Distributed Computing Systems 15, 1995",
+        wire=WireFormat(17, "happened.wire.chain_two"),
+        promises=Promises(longest_chain=2, entries=lambda n: 2 * n),
+        waits=Waits(only_for_past=True),
+    )
     message_type = ChainTwoMessage
-    columns_name = "last"
+    _last: list[int] = kept(VECTORS)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        me, n, sent = self.me, self.n, self._columns[self.me]
+        me, n, sent = self.me, self.n, self._last[self.me]
         effects: list[Effect] = [
             Send(d, ChainTwoMessage(me, clock, n, dests, d, sent, self._due(d), payload))
             for d in unpack(dests)
         ]
-        self._columns[me] = self._including(sent, dests, clock)
+        self._last[me] = self._including(sent, dests, clock)
         return effects
 
     def _due(self, destination: int) -> int:
         """The last message of each process to this destination that we know of."""
         place, width, value = self._lanes.width * destination, self._lanes.width, self._lanes.value
-        return sum((row >> place & value) << width * s for s, row in enumerate(self._columns))
+        return sum((row >> place & value) << width * s for s, row in enumerate(self._last))
 
     def _including(self, row: int, dests: int, clock: int) -> int:
         for d in unpack(dests):
@@ -89,4 +86,4 @@ class AdelsteinSinghal(ColumnProcess[ChainTwoMessage]):
         sender = message.sender
         self._delivered = self._lanes.put(self._delivered, sender, message.clock)
         if sender != self.me:  # our own row is ahead of what comes back to us
-            self._columns[sender] = self._including(message.sent, message.dests, message.clock)
+            self._last[sender] = self._including(message.sent, message.dests, message.clock)

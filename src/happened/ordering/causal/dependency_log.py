@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.lanes import Lanes, lanes
 from ..machine import MessageKey
+from ..snapshots import Form
 
 
 class DependencyLog(NamedTuple):
@@ -28,13 +29,8 @@ class DependencyLog(NamedTuple):
     def entries(self) -> Iterator[tuple[int, int, int]]:
         """Every (sender, clock, set), ordered by sender and clock."""
         vector = lanes(self.n)
-        newest = {
-            (s, t): dests
-            for s, (t, dests) in enumerate(
-                zip(vector.unpack(self.clocks), vector.unpack(self.sets), strict=True)
-            )
-            if t
-        }
+        clocks, sets = vector.unpack(self.clocks), vector.unpack(self.sets)
+        newest = {(s, t): dests for s, (t, dests) in enumerate(zip(clocks, sets, strict=True)) if t}
         for (s, t), dests in sorted((newest | self.older).items()):
             yield s, t, dests
 
@@ -52,12 +48,8 @@ class DependencyLog(NamedTuple):
 
     def grown(self, n: int) -> "DependencyLog":
         """The same entries over more processes."""
-        old, new = lanes(self.n), lanes(n)
-        if old.width == new.width:
-            return DependencyLog(n, self.clocks, self.sets, self.older)
-        return DependencyLog(
-            n, new.pack(old.unpack(self.clocks)), new.pack(old.unpack(self.sets)), self.older
-        )
+        old = lanes(self.n)
+        return DependencyLog(n, old.widened(self.clocks, n), old.widened(self.sets, n), self.older)
 
 
 def empty(n: int) -> DependencyLog:
@@ -76,6 +68,14 @@ def from_entries(n: int, entries: Iterable[tuple[int, int, int]]) -> DependencyL
         older.update({(s, t): dests for t, dests in row.items()})
     vector = lanes(n)
     return DependencyLog(n, vector.pack(clocks), vector.pack(sets), older)
+
+
+LOG = Form(
+    empty,
+    lambda log: (log.n, tuple(log.entries())),
+    lambda written: from_entries(*written),
+    lambda log, old, n: log.grown(n),
+)
 
 
 def strip(log: DependencyLog, dests: int) -> tuple[DependencyLog, dict[int, int]]:

@@ -25,30 +25,15 @@ from ...core.lanes import CLOCK_LIMIT, lanes
 from ...core.orders import Order
 from ...core.tuples import new
 from .. import notation
-from ..delay_queue import Want
 from ..facts import CopyTravel, Facts, MembershipChanges, Option, Promises, Waits, WireFormat
+from ..holding import Want
 from ..machine import Effect, MessageKey, Unit
 from ..messages import BareApplication
 from ..process import State
+from ..snapshots import kept
 from . import dependency_log
 from .dependency_log import DependencyLog
 from .lane_process import LaneProcess
-
-FACTS = Facts(
-    name="ks",
-    order=Order.CAUSAL,
-    description="optimal: carries exactly the necessary information",
-    paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
-    wire=WireFormat(1, "happened.wire.ks"),
-    options=(
-        Option("hardware_multicast", "one message for all destinations, 1.5 to 1.75 times the bytes (§4.5)"),
-        Option("lookahead", "use the log of a held message at once; fewer units, no longer optimal (§4.5)"),
-    ),
-    promises=Promises(optimal=True),
-    membership=MembershipChanges(recycles=True),
-    waits=Waits(only_for_past=True, tells_past=True),
-    copies=CopyTravel(common_frame="hardware_multicast"),
-)
 
 
 class KsMessage(BareApplication):
@@ -106,10 +91,7 @@ class KsMessage(BareApplication):
         return [(s, t) for s, t in enumerate(lanes(self.log.n).unpack(self.wait_for)) if t]
 
     def known_to(self, n: int) -> "KsMessage":
-        wait_for = self.wait_for
-        old, new = lanes(self.log.n), lanes(n)
-        if old.width != new.width:
-            wait_for = new.pack(old.unpack(wait_for))
+        wait_for = lanes(self.log.n).widened(self.wait_for, n)
         return self._replace(log=self.log.grown(n), wait_for=wait_for)
 
     def localised(self, me: int) -> "KsMessage":
@@ -120,16 +102,33 @@ class KsMessage(BareApplication):
 
 
 class KshemkalyaniSinghal(LaneProcess[KsMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="ks",
+        order=Order.CAUSAL,
+        description="optimal: carries exactly the necessary information",
+        paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
+        wire=WireFormat(1, "happened.wire.ks"),
+        options=(
+            Option(
+                "hardware_multicast", "one message for all destinations, 1.5 to 1.75 times the bytes (§4.5)"
+            ),
+            Option(
+                "lookahead", "use the log of a held message at once; fewer units, no longer optimal (§4.5)"
+            ),
+        ),
+        promises=Promises(optimal=True),
+        membership=MembershipChanges(recycles=True),
+        waits=Waits(only_for_past=True, tells_past=True),
+        copies=CopyTravel(common_frame="hardware_multicast"),
+    )
     message_type = KsMessage
+
+    _log: DependencyLog = kept(dependency_log.LOG)
 
     def __init__(self, me: int, n: int, *, hardware_multicast: bool = False, lookahead: bool = False) -> None:
         super().__init__(me, n)
         self._hardware_multicast = hardware_multicast
         self._lookahead = lookahead
-        self._log = dependency_log.empty(n)
         # The last delivered message of each sender whose log is not merged yet, oldest delivery first.
         self._unmerged: dict[int, KsMessage] = {}
 
@@ -248,30 +247,17 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._merge_delivered()
         return super().join(process)
 
-    def grow(self) -> None:
-        self._log = self._log.grown(self.n)
-
     def save(self) -> State:
         self._merge_delivered()
-        return super().save() | {"log": _written(self._log)}
+        return super().save()
 
     def load(self, state: State) -> None:
-        log = _read(state["log"])
         super().load(state)
-        self._log, self._unmerged = log, {}
+        self._unmerged = {}
 
     def written(self, message: KsMessage) -> tuple[Any, ...]:
-        return tuple(message._replace(log=_written(message.log)))
+        return tuple(message._replace(log=dependency_log.LOG.write(message.log)))
 
     def read(self, fields: Iterable[Any]) -> KsMessage:
         message = KsMessage(*fields)
-        return message._replace(log=_read(message.log))
-
-
-def _written(log: DependencyLog) -> Any:
-    return log.n, tuple(log.entries())
-
-
-def _read(written: Any) -> DependencyLog:
-    n, entries = written
-    return dependency_log.from_entries(n, entries)
+        return message._replace(log=dependency_log.LOG.read(message.log))

@@ -28,7 +28,6 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
-from ..delay_queue import Want
 from ..facts import (
     BROADCAST,
     Assumptions,
@@ -40,29 +39,10 @@ from ..facts import (
     Waits,
     WireFormat,
 )
-from ..holding import HoldingProcess
+from ..holding import HoldingProcess, Want
 from ..machine import Effect, Held, MessageKey
 from ..messages import Application, Control
 from ..process import State, refusal
-
-FACTS = Facts(
-    name="phased",
-    description="a number per group: phases that everybody passes, if need be by a message without content",
-    paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
-    order=Order.CAUSAL,
-    options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
-    wire=WireFormat(33, "happened.wire.phased"),
-    assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
-    waits=Waits(names_missing=False),
-    membership=MembershipChanges(
-        joins=False,
-        at_join="groups are fixed, and phases that are past would have to be passed by a new member",
-        at_leave="is a member no more; no phase waits for it once all that it sent has come",
-        at_expulsion="is a member no more; no phase waits for it once everybody has heard",
-    ),
-    copies=CopyTravel(common_frame=True),
-)
-
 
 MOST_SHARED = 2
 """Members that two groups may have in common."""
@@ -121,7 +101,23 @@ class PhasedMulticast(HoldingProcess[Any]):
     name: its clock is 0.
     """
 
-    facts = FACTS
+    facts = Facts(
+        name="phased",
+        description="a number per group: phases that everybody passes, if need be by a message without content",
+        paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
+        order=Order.CAUSAL,
+        options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
+        wire=WireFormat(33, "happened.wire.phased"),
+        assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
+        waits=Waits(names_missing=False),
+        membership=MembershipChanges(
+            joins=False,
+            at_join="groups are fixed, and phases that are past would have to be passed by a new member",
+            at_leave="is a member no more; no phase waits for it once all that it sent has come",
+            at_expulsion="is a member no more; no phase waits for it once everybody has heard",
+        ),
+        copies=CopyTravel(common_frame=True),
+    )
 
     def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
         super().__init__(me, n)

@@ -17,18 +17,8 @@ from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import ENTRY_BYTES, Application
-from .columns import ColumnProcess, Columns, known_to, named, units_of
-
-FACTS = Facts(
-    name="prs",
-    order=Order.CAUSAL,
-    description="per destination, the direct predecessors of the next message to it",
-    paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
-    wire=WireFormat(12, "happened.wire.prs"),
-    membership=MembershipChanges(expels_one=True),
-    waits=Waits(only_for_past=True),
-    copies=CopyTravel(common_frame=True),
-)
+from ..snapshots import VECTORS, kept, widened
+from .lane_process import Columns, LaneProcess, named, units_of
 
 
 class PrsMessage(Application):
@@ -50,27 +40,34 @@ class PrsMessage(Application):
         return ENTRY_BYTES * named(self.before) + 4 * sum(map(bool, self.before))
 
     def known_to(self, n: int) -> "PrsMessage":
-        return self._replace(n=n, before=known_to(self.before, n))
+        return self._replace(n=n, before=tuple(widened(self.before, self.n, n)))
 
 
-class PrakashRaynalSinghal(ColumnProcess[PrsMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+class PrakashRaynalSinghal(LaneProcess[PrsMessage]):
+    facts = Facts(
+        name="prs",
+        order=Order.CAUSAL,
+        description="per destination, the direct predecessors of the next message to it",
+        paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
+        wire=WireFormat(12, "happened.wire.prs"),
+        membership=MembershipChanges(expels_one=True),
+        waits=Waits(only_for_past=True),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = PrsMessage
-    columns_name = "before"
+    _before: list[int] = kept(VECTORS)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        message = PrsMessage(self.me, clock, self.n, dests, tuple(self._columns), payload)
+        message = PrsMessage(self.me, clock, self.n, dests, tuple(self._before), payload)
         for d in unpack(dests):
-            self._columns[d] = self._lanes.put(0, self.me, clock)
+            self._before[d] = self._lanes.put(0, self.me, clock)
         return [Send(d, message) for d in unpack(dests)]
 
     def wanted(self, message: PrsMessage) -> int:
         return message.before[self.me]
 
     def learn(self, message: PrsMessage) -> None:
-        vector, sender, columns = self._lanes, message.sender, self._columns
+        vector, sender, columns = self._lanes, message.sender, self._before
         self._delivered = vector.put(self._delivered, sender, message.clock)
         itself = vector.put(0, sender, message.clock)
         for d, (ours, theirs) in enumerate(zip(columns, message.before, strict=True)):

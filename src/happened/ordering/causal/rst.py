@@ -18,18 +18,8 @@ from ...core.orders import Order
 from ..facts import CopyTravel, Facts, Promises, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import Application
-from .columns import ColumnProcess, Columns, known_to, named, units_of
-
-FACTS = Facts(
-    name="rst",
-    order=Order.CAUSAL,
-    description="a matrix of the last message from everyone to everyone",
-    paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
-    wire=WireFormat(11, "happened.wire.rst"),
-    waits=Waits(only_for_past=True),
-    promises=Promises(entries=lambda n: n * n),
-    copies=CopyTravel(common_frame=True),
-)
+from ..snapshots import VECTORS, kept, widened
+from .lane_process import Columns, LaneProcess, named, units_of
 
 
 class RstMessage(Application):
@@ -49,20 +39,27 @@ class RstMessage(Application):
         return 4 * self.n * self.n
 
     def known_to(self, n: int) -> "RstMessage":
-        return self._replace(n=n, sent=known_to(self.sent, n))
+        return self._replace(n=n, sent=tuple(widened(self.sent, self.n, n)))
 
 
-class RaynalSchiperToueg(ColumnProcess[RstMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+class RaynalSchiperToueg(LaneProcess[RstMessage]):
+    facts = Facts(
+        name="rst",
+        order=Order.CAUSAL,
+        description="a matrix of the last message from everyone to everyone",
+        paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
+        wire=WireFormat(11, "happened.wire.rst"),
+        waits=Waits(only_for_past=True),
+        promises=Promises(entries=lambda n: n * n),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = RstMessage
-    columns_name = "sent"
+    _sent: list[int] = kept(VECTORS)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        message = RstMessage(self.me, clock, self.n, dests, tuple(self._columns), payload)
+        message = RstMessage(self.me, clock, self.n, dests, tuple(self._sent), payload)
         for d in unpack(dests):
-            self._columns[d] = self._lanes.put(self._columns[d], self.me, clock)
+            self._sent[d] = self._lanes.put(self._sent[d], self.me, clock)
         return [Send(d, message) for d in unpack(dests)]
 
     def wanted(self, message: RstMessage) -> int:
@@ -71,8 +68,8 @@ class RaynalSchiperToueg(ColumnProcess[RstMessage]):
     def learn(self, message: RstMessage) -> None:
         vector, sender, clock = self._lanes, message.sender, message.clock
         self._delivered = vector.put(self._delivered, sender, clock)
-        for d, (ours, theirs) in enumerate(zip(self._columns, message.sent, strict=True)):
+        for d, (ours, theirs) in enumerate(zip(self._sent, message.sent, strict=True)):
             if message.dests >> d & 1:
                 theirs = vector.put(theirs, sender, clock)
             if theirs != ours:
-                self._columns[d] = vector.maximum(ours, theirs)
+                self._sent[d] = vector.maximum(ours, theirs)

@@ -8,7 +8,7 @@ Promises   causal order, which here is one order for all: each message names the
            A sender cannot tell whether the assumption holds. Where it does not, two broadcasts name the
            same one before them; everybody gets both and refuses the second, so no order is ever broken.
 Leaves out the mutual exclusion itself (token.py); recovery once serialization is broken.
-Invariant  that of its Chain. Our own broadcast is a link like any other and is passed in its turn, after
+Invariant  that of link_chain.py. Our own broadcast is a link like any other and is passed in its turn, after
            what it follows: counted when it is sent, a message that follows it could be delivered before
            one that it follows.
 """
@@ -21,21 +21,10 @@ from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
-from ..messages import ENTRY_BYTES, Application
-from ..process import State, refusal
-from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of
-
-FACTS = Facts(
-    name="serialized-broadcast",
-    description="one entry; broadcasts must be serialized (a token, a lock): others are refused",
-    paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
-    order=Order.CAUSAL,
-    wire=WireFormat(18, "happened.wire.serialized_broadcast"),
-    assumes=Assumptions(casts=frozenset({BROADCAST}), serialized=True),
-    waits=Waits(only_for_past=True),
-    membership=MembershipChanges(joins=False, expulsions=False, at_expulsion=NO_EXPULSION),
-    copies=CopyTravel(common_frame=True),
-)
+from ..messages import ENTRY_BYTES, Application, units_to
+from ..process import refusal
+from ..snapshots import kept, valued
+from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of, waiting
 
 
 class SerializedBroadcast(Application):
@@ -45,9 +34,8 @@ class SerializedBroadcast(Application):
     payload: bytes
 
     def units(self) -> frozenset[Unit]:
-        """What the entry says of this message's destinations: a broadcast went to them too."""
         clock, sender = self.after
-        return frozenset((sender, clock, d) for d in self.to if clock and d != sender)
+        return units_to(self.to, [(sender, clock)] if clock else [])
 
     def size(self) -> tuple[int, int]:
         return int(self.after != NOTHING), len(self.units())
@@ -57,14 +45,21 @@ class SerializedBroadcast(Application):
 
 
 class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="serialized-broadcast",
+        description="one entry; broadcasts must be serialized (a token, a lock): others are refused",
+        paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
+        order=Order.CAUSAL,
+        wire=WireFormat(18, "happened.wire.serialized_broadcast"),
+        assumes=Assumptions(casts=frozenset({BROADCAST}), serialized=True),
+        waits=Waits(only_for_past=True),
+        membership=MembershipChanges(joins=False, expulsions=False, at_expulsion=NO_EXPULSION),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = SerializedBroadcast
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._latest = NOTHING  # the most recent broadcast known
+    _waiting = kept(waiting(SerializedBroadcast), within="chain")
+    _latest: Link = kept(valued(NOTHING))  # the most recent broadcast known
 
     @property
     def latest(self) -> Link:
@@ -90,7 +85,7 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
         self._latest = link_of(message)
         effects: list[Effect] = [Send(d, message) for d in unpack(dests)]
         if self._stays_out(message):
-            self._chain.add(message, message.after, self.events)
+            self._waiting[message.after] = message, self.events
             effects += self.pass_links()
         return Multicast(clock, effects)
 
@@ -105,9 +100,10 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
             raise refusal(message, f"does not know M({sender}, {clock}): not serialized")
 
     def pending(self) -> list[Held]:
-        out = {link_of(message): after for after, message, _ in self._chain if self._stays_out(message)}
+        waiting = self._waiting.items()
+        out = {link_of(message): after for after, (message, _) in waiting if self._stays_out(message)}
         held = []
-        for after, message, since in self._chain:
+        for after, (message, since) in waiting:
             if self._stays_out(message):
                 continue
             while after in out:  # our own that does not come back waits too, for what it follows
@@ -122,8 +118,3 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
     def pass_link(self, message: SerializedBroadcast) -> list[Effect]:
         self._latest = max(self._latest, link_of(message))
         return [] if self._stays_out(message) else [self.delivery(message)]
-
-    def load(self, state: State) -> None:
-        latest = state["latest"]
-        super().load(state)
-        self._latest = latest

@@ -8,7 +8,7 @@ Promises   causal order for multicasts to arbitrary sets, oneself included: each
            A sender cannot tell whether the assumption holds. Of two sends that break it neither knows the
            other, and who knows of one refuses the other.
 Leaves out the mutual exclusion itself (token.py); recovery once serialization is broken.
-Invariant  that of its Chain; `_latest` maps a destination to the most recent message to it in our causal
+Invariant  that of link_chain.py; `_latest` maps a destination to the most recent message to it in our causal
            past.
 """
 
@@ -21,20 +21,9 @@ from ...core.orders import Order
 from ..facts import Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
 from ..messages import Application
-from ..process import State, refusal
-from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of
-
-FACTS = Facts(
-    name="serialized-multicast",
-    description="an entry per destination; sends must be serialized (a token, a lock): others are refused",
-    paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
-    order=Order.CAUSAL,
-    wire=WireFormat(19, "happened.wire.serialized_multicast"),
-    waits=Waits(only_for_past=True),
-    assumes=Assumptions(serialized=True),
-    membership=MembershipChanges(expulsions=False, at_expulsion=NO_EXPULSION),
-    copies=CopyTravel(common_frame=True),
-)
+from ..process import refusal
+from ..snapshots import TABLE, kept
+from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of, waiting
 
 Table = tuple[tuple[int, Link], ...]
 """Destinations in order, each with the most recent message to it; those without one are left out."""
@@ -59,14 +48,21 @@ class SerializedMulticast(Application):
 
 
 class SerializedMulticasts(SerializedProcess[SerializedMulticast]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="serialized-multicast",
+        description="an entry per destination; sends must be serialized (a token, a lock): others are refused",
+        paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
+        order=Order.CAUSAL,
+        wire=WireFormat(19, "happened.wire.serialized_multicast"),
+        waits=Waits(only_for_past=True),
+        assumes=Assumptions(serialized=True),
+        membership=MembershipChanges(expulsions=False, at_expulsion=NO_EXPULSION),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = SerializedMulticast
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._latest: dict[int, Link] = {}
+    _waiting = kept(waiting(SerializedMulticast), within="chain")
+    _latest: dict[int, Link] = kept(TABLE)
 
     @property
     def latest(self) -> Table:
@@ -100,7 +96,8 @@ class SerializedMulticasts(SerializedProcess[SerializedMulticast]):
         return [self.delivery(message)]
 
     def pending(self) -> list[Held]:
-        return [Held(message, ((sender, clock),), since) for (clock, sender), message, since in self._chain]
+        waiting = self._waiting.items()
+        return [Held(message, ((sender, clock),), since) for (clock, sender), (message, since) in waiting]
 
     def _newest(self) -> Link:
         return max(self._latest.values(), default=NOTHING)
@@ -118,8 +115,3 @@ class SerializedMulticasts(SerializedProcess[SerializedMulticast]):
     def _learn(self, latest: dict[int, Link]) -> None:
         for d, link in latest.items():
             self._latest[d] = max(self._latest.get(d, NOTHING), link)
-
-    def load(self, state: State) -> None:
-        latest = dict(state["latest"])
-        super().load(state)
-        self._latest = latest

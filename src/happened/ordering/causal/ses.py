@@ -19,26 +19,12 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..delay_queue import Want
 from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
+from ..holding import Want
 from ..machine import Effect
 from ..messages import Application
-from ..process import State
+from ..snapshots import VECTOR, VECTOR_TABLE, kept
 from .lane_process import LaneProcess
-
-FACTS = Facts(
-    name="ses",
-    order=Order.CAUSAL,
-    description="per destination, one vector time that it must have reached",
-    paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
-    wire=WireFormat(13, "happened.wire.ses"),
-    waits=Waits(only_for_past=True, names_missing=False),
-    membership=MembershipChanges(
-        expulsions=False,
-        at_expulsion="vectors count messages to others, of which only those that are lost may have told",
-    ),
-    copies=CopyTravel(common_frame=True),
-)
 
 Pair = tuple[int, int]
 """(destination, lanes): the vector time it must have reached."""
@@ -72,15 +58,23 @@ class SesMessage(Application):
 
 
 class SchiperEggliSandoz(LaneProcess[SesMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="ses",
+        order=Order.CAUSAL,
+        description="per destination, one vector time that it must have reached",
+        paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
+        wire=WireFormat(13, "happened.wire.ses"),
+        waits=Waits(only_for_past=True, names_missing=False),
+        membership=MembershipChanges(
+            expulsions=False,
+            at_expulsion="vectors count messages to others, of which only those that are lost may have told",
+        ),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = SesMessage
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._time = 0  # lanes
-        self._to: dict[int, int] = {}  # destination -> lanes
+    _time: int = kept(VECTOR)
+    _to: dict[int, int] = kept(VECTOR_TABLE)  # destination -> lanes
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         self._time = time = self._lanes.put(self._time, self.me, clock)
@@ -108,15 +102,3 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
             del self._to[me]
         for lane in self._parking.watched:  # a vector time moves many lanes at once
             self._parking.reached(lane, vector.get(self._delivered, lane))
-
-    def grow(self) -> None:
-        self._time = self._lanes.widened(self._time, self.n)
-        self._to = {d: self._lanes.widened(time, self.n) for d, time in self._to.items()}
-
-    def save(self) -> State:
-        return super().save() | {"time": self._time, "to": tuple(sorted(self._to.items()))}
-
-    def load(self, state: State) -> None:
-        time, to = state["time"], dict(state["to"])
-        super().load(state)
-        self._time, self._to = time, to

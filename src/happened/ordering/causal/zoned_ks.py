@@ -46,26 +46,11 @@ from ..facts import (
     WireFormat,
 )
 from ..machine import Effect, Held, Hop, Multicast, Unit
+from ..messages import WholeMessage
 from ..process import State, refusal
 from .carrier import Carrier, HopHeader, InHop
-from .hop_message import RelayedMessage
 from .ks import KsMessage
 from .placed import PLACE, PlacedProcess
-
-FACTS = Facts(
-    name="zoned-ks",
-    description="ks in each zone, gateways between them: entries about the members of one zone only",
-    paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
-    order=Order.CAUSAL,
-    options=(PLACE,),
-    wire=WireFormat(70, "happened.wire.zoned_ks"),
-    copies=CopyTravel(relays=Relays.ROUTERS),
-    waits=Waits(
-        names_missing=False,  # but the hops that bring them
-    ),
-    membership=MembershipChanges(recycles=True),
-    assumes=Assumptions(most_processes=MANY_PROCESSES),
-)
 
 
 class ZonedMessage(InHop):
@@ -112,13 +97,26 @@ class ZonedKs(PlacedProcess):
     lose a member, or get one in between, is refused: hops in flight number the members.
     """
 
-    facts = FACTS
+    facts = Facts(
+        name="zoned-ks",
+        description="ks in each zone, gateways between them: entries about the members of one zone only",
+        paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
+        order=Order.CAUSAL,
+        options=(PLACE,),
+        wire=WireFormat(70, "happened.wire.zoned_ks"),
+        copies=CopyTravel(relays=Relays.ROUTERS),
+        waits=Waits(
+            names_missing=False,  # but the hops that bring them
+        ),
+        membership=MembershipChanges(recycles=True),
+        assumes=Assumptions(most_processes=MANY_PROCESSES),
+    )
     _zones: Sequence[_Zone] = ()
 
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.routed(to, payload)
         clock = self.next_clock()
-        carried = RelayedMessage(self.me, clock, dests, payload)
+        carried = WholeMessage(self.me, clock, dests, payload)
         effects = self._send_into(self._zones, carried)
         if dests >> self.me & 1:
             effects.append(self.delivery(carried))
@@ -139,12 +137,12 @@ class ZonedKs(PlacedProcess):
             effects += self._deliver(zone, carried)
         return effects
 
-    def _deliver(self, zone: _Zone, carried: RelayedMessage) -> list[Effect]:
+    def _deliver(self, zone: _Zone, carried: WholeMessage) -> list[Effect]:
         """Hand a message to the application if that is a destination, and send it on, at once."""
         arrived: list[Effect] = [self.delivery(carried)] if carried.dests >> self.me & 1 else []
         return arrived + self._send_into([other for other in self._zones if other is not zone], carried)
 
-    def _send_into(self, zones: Iterable[_Zone], carried: RelayedMessage) -> list[Effect]:
+    def _send_into(self, zones: Iterable[_Zone], carried: WholeMessage) -> list[Effect]:
         sender, clock, dests, payload = carried
         effects: list[Effect] = []
         for zone in zones:

@@ -18,18 +18,8 @@ from typing import Any, NamedTuple
 from ...core.orders import Order
 from ..facts import Facts, MembershipChanges, Waits
 from ..machine import Effect, Multicast
-from ..process import State
+from ..snapshots import kept, records
 from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
-
-FACTS = Facts(
-    name="causal-total",
-    description="three phases agree on a timestamp beyond those of the causal past",
-    paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
-    order=Order.CAUSAL_TOTAL,
-    wire=WIRE,
-    waits=Waits(at_sender=True),
-    membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
-)
 
 
 class _Unsent(NamedTuple):
@@ -39,11 +29,17 @@ class _Unsent(NamedTuple):
 
 
 class CausalTotalOrder(ThreePhase):
-    facts = FACTS
+    facts = Facts(
+        name="causal-total",
+        description="three phases agree on a timestamp beyond those of the causal past",
+        paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
+        order=Order.CAUSAL_TOTAL,
+        wire=WIRE,
+        waits=Waits(at_sender=True),
+        membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
+    )
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._outbox: deque[_Unsent] = deque()
+    _outbox: deque[_Unsent] = kept(records(_Unsent, deque))
 
     @property
     def queued(self) -> int:
@@ -66,11 +62,3 @@ class CausalTotalOrder(ThreePhase):
             clock, dests, payload = self._outbox.popleft()
             if dests & ~self.gone or dests >> self.me & 1:  # otherwise it was for those who have left
                 yield from self.begin(clock, dests, payload)
-
-    def save(self) -> State:
-        return super().save() | {"outbox": tuple(self._outbox)}
-
-    def load(self, state: State) -> None:
-        outbox = deque(_Unsent(*fields) for fields in state["outbox"])
-        super().load(state)
-        self._outbox = outbox

@@ -30,6 +30,7 @@ others. A round is known by who has ended; its epochs begin at ROUND times the n
 """
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
@@ -37,10 +38,15 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Names, Option, Relays, WireFormat
-from ..machine import Effect, Held, MessageKey, Multicast
+from ..machine import Effect, Held, MessageKey, Multicast, key_of
 from ..process import Process, State, refusal
-from .sequencer_messages import (
+from ..snapshots import FLAG, TABLE, Form, by_key, kept, valued
+from .sequencer_office import (
+    EVERYWHERE,
+    LONG,
     NOBODY,
+    SEEN_EVERY,
+    Office,
     Place,
     SequencerAnnouncement,
     SequencerHandover,
@@ -51,8 +57,9 @@ from .sequencer_messages import (
     SequencerSettled,
     SequencerTestament,
     Unsettled,
+    succeed,
+    weight,
 )
-from .sequencer_office import EVERYWHERE, LONG, SEEN_EVERY, Office, succeed, weight
 
 ROUND = 1 << 20
 """More than the hand-overs between two departures."""
@@ -64,21 +71,6 @@ UNTOLD = 3 * SEEN_EVERY * (LONG + BESIDE)
 """At least what a process keeps of its own when nothing is under way: a weight of less than 2 * SEEN_EVERY
 is not asked for, and of less than that has been settled and is not told."""
 
-FACTS = Facts(
-    name="sequencer",
-    description="one coordinator puts all messages in order; it can hand the role over",
-    paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
-    order=Order.CAUSAL_TOTAL,
-    options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
-    wire=WireFormat(35, "happened.wire.sequencer"),
-    copies=CopyTravel(relays=Relays.COORDINATOR),
-    membership=MembershipChanges(
-        at_join="gets an index, and hears who is the coordinator",
-        at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
-        at_expulsion="is not addressed any more; the first one present puts in order what all others report",
-    ),
-)
-
 
 class _Held(NamedTuple):
     order: SequencerOrder
@@ -86,31 +78,60 @@ class _Held(NamedTuple):
 
 
 class SequencerTotalOrder(Process):
-    facts = FACTS
+    facts = Facts(
+        name="sequencer",
+        description="one coordinator puts all messages in order; it can hand the role over",
+        paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
+        order=Order.CAUSAL_TOTAL,
+        options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
+        wire=WireFormat(35, "happened.wire.sequencer"),
+        copies=CopyTravel(relays=Relays.COORDINATOR),
+        membership=MembershipChanges(
+            at_join="gets an index, and hears who is the coordinator",
+            at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
+            at_expulsion="is not addressed any more; the first one present puts in order what all others report",
+        ),
+    )
+
+    _epoch: int = kept(within="role")
+    _coordinator: int = kept(within="role")
+    _requested: int = kept(within="role")  # the clock of our last request
+    _last: MessageKey = kept(valued(NOBODY))  # the message delivered last
+    _delivered: dict[int, int] = kept(TABLE)  # per sender the clock of its last message delivered here
+    _held: dict[MessageKey, _Held] = kept(by_key(_Held, lambda held: held.order.after, in_order=True))
+    """By the message before it."""
+    _ahead: dict[MessageKey, SequencerRequest] = kept(by_key(SequencerRequest, key_of))
+    """Kept until we hear of a new coordinator."""
+    _kept: dict[int, SequencerRequest] = kept(by_key(SequencerRequest, attrgetter("clock")))
+    """Our requests that not everybody may have."""
+    _entrusted: dict[MessageKey, SequencerRequest] = kept(by_key(SequencerRequest, key_of))
+    """The same of those who leave."""
+    _recent: dict[MessageKey, Place] = kept(
+        Form(
+            lambda n: {},
+            lambda recent: sorted((*name, place) for name, place in recent.items()),
+            lambda recent: {(sender, clock): place for sender, clock, place in recent},
+        )
+    )
+    """The places of what not everybody may have delivered."""
+    _unsaid: int = kept(within="succession")  # the weight of deliveries since we said how far we are
+    _place: Place = kept(valued(()), within="succession")  # of our last delivery
+    _ended: int = kept(within="succession")  # bit set: those of whom nothing more comes
+    _is_orphan: bool = kept(FLAG, within="succession")
+    """Whether we have reported, and not heard who is the coordinator."""
+    _entrusted_until: Place = kept(valued(()), within="succession")
+    """What is entrusted is needed until everybody is at this place; (): not known yet."""
+    _is_asked: bool = kept(FLAG, within="succession")  # how far we are, and have not said so since
+    _reports: dict[int, SequencerReport] = kept(by_key(SequencerReport, attrgetter("sender"), in_order=True))
+    """To us, as a successor."""
 
     def __init__(self, me: int, n: int, *, coordinator: int = 0) -> None:
         super().__init__(me, n)
         if not 0 <= coordinator < n:
             raise LocalProtocolError(f"the coordinator is one of {n} processes, not {coordinator}")
-        self._epoch = 0
         self._coordinator = coordinator
         self._office = Office() if me == coordinator else None
-        self._requested = 0  # the clock of our last request
-        self._last = NOBODY  # the message delivered last
-        self._delivered: dict[int, int] = {}  # per sender the clock of its last message delivered here
-        self._held: dict[MessageKey, _Held] = {}  # by the message before it
-        self._ahead: dict[MessageKey, SequencerRequest] = {}  # kept until we hear of a new coordinator
-        self._kept: dict[int, SequencerRequest] = {}  # by clock, our requests that not everybody may have
         self._kept_size = 0
-        self._entrusted: dict[MessageKey, SequencerRequest] = {}  # the same of those who leave
-        self._entrusted_until: Place = ()  # needed until everybody is at this place; (): not known yet
-        self._recent: dict[MessageKey, Place] = {}  # the places of what not everybody may have delivered
-        self._place: Place = ()  # of our last delivery
-        self._unsaid = 0  # the weight of deliveries since we said how far we are
-        self._is_asked = False  # how far we are, and have not said so since
-        self._ended = 0  # bit set: those of whom nothing more comes
-        self._is_orphan = False  # whether we have reported, and not heard who is the coordinator
-        self._reports: dict[int, SequencerReport] = {}  # to us, as a successor
 
     @property
     def coordinator(self) -> int:
@@ -464,51 +485,9 @@ class SequencerTotalOrder(Process):
 
     def save(self) -> State:
         # Requests stand in order of arrival, in which a hand-over passes them on, restored or not.
-        return {
-            "role": (self._epoch, self._coordinator, self._requested),
-            "last": self._last,
-            "delivered": sorted(self._delivered.items()),
-            "held": [(order, since) for _, (order, since) in sorted(self._held.items())],
-            "ahead": list(self._ahead.values()),
-            "office": None if self._office is None else self._office.state(),
-            "kept": list(self._kept.values()),
-            "entrusted": list(self._entrusted.values()),
-            "recent": sorted((*name, place) for name, place in self._recent.items()),
-            "succession": (
-                self._unsaid,
-                self._place,
-                self._ended,
-                int(self._is_orphan),
-                self._entrusted_until,
-                int(self._is_asked),
-            ),
-            "reports": [report for _, report in sorted(self._reports.items())],
-        }
+        return super().save() | {"office": None if self._office is None else self._office.state()}
 
     def load(self, state: State) -> None:
-        epoch, coordinator, requested = state["role"]
-        held = [_Held(SequencerOrder(*order), since) for order, since in state["held"]]
-        ahead = [SequencerRequest(*fields) for fields in state["ahead"]]
-        office = None if state["office"] is None else Office.from_state(*state["office"])
-        last, delivered = state["last"], dict(state["delivered"])
-        kept = [SequencerRequest(*fields) for fields in state["kept"]]
-        entrusted = [SequencerRequest(*fields) for fields in state["entrusted"]]
-        recent = {(sender, clock): place for sender, clock, place in state["recent"]}
-        reports = [_report_from(*each) for each in state["reports"]]
-        self._unsaid, self._place, self._ended, orphan, self._entrusted_until, asked = state["succession"]
-        self._is_orphan, self._is_asked = bool(orphan), bool(asked)
-        self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
-        self._last, self._delivered, self._office, self._recent = last, delivered, office, recent
-        self._held = {entry.order.after: entry for entry in held}
-        self._ahead = {(request.sender, request.clock): request for request in ahead}
-        self._keep(kept)
-        self._entrusted = {(request.sender, request.clock): request for request in entrusted}
-        self._reports = {report.sender: report for report in reports}
-
-
-def _report_from(*fields: Any) -> SequencerReport:
-    report = SequencerReport(*fields)
-    return report._replace(
-        held=tuple(SequencerOrder(*order) for order in report.held),
-        requests=tuple(SequencerRequest(*request) for request in report.requests),
-    )
+        super().load(state)
+        self._office = None if state["office"] is None else Office().resume(state["office"])
+        self._keep(self._kept.values())

@@ -16,26 +16,29 @@ Invariant  a message's final timestamp is at least what each destination propose
 When a sender is expelled, the others decide its messages: three_phase_survival.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ..facts import WireFormat
-from ..machine import Effect, Held, MessageKey
+from ...core.orders import Order
+from ..facts import Facts, MembershipChanges, WireFormat
+from ..machine import Effect, Held, MessageKey, Multicast, key_of
 from ..process import Process, State, refusal
-from .three_phase_messages import (
+from ..snapshots import TABLE, Form, by_key, kept
+from .three_phase_survival import (
     AgreedFinal,
     AgreedFinals,
     AgreedMessage,
     AgreedProposal,
     AgreedReport,
     AgreedSeen,
+    Finals,
     Known,
+    Survival,
 )
-from .three_phase_survival import Finals, Survival
 
 AT_LEAVE = "delivers nothing more and is not waited for to propose. What it sent is decided and delivered"
 AT_EXPULSION = "is not waited for to propose; the first one present decides what it sent, as all report"
@@ -76,15 +79,32 @@ class ThreePhase(Process):
     what it told the others before it left is all that they can know of its order.
     """
 
+    _timestamp: int = kept(within="phases")  # the textbook's `clock`
+    _priority: int = kept(within="phases")
+    _numbers: dict[int, int] = kept(TABLE, within="phases")  # per destination how many messages we sent it
+    _rounds: dict[int, _Round] = kept(
+        Form(
+            lambda n: {},
+            lambda rounds: sorted((clock, *opened) for clock, opened in rounds.items()),
+            lambda rounds: {clock: _Round(*fields) for clock, *fields in rounds},
+        ),
+        within="phases",
+    )  # by clock
+    _queue: dict[MessageKey, _Entry] = kept(
+        by_key(_Entry, lambda entry: key_of(entry.message), in_order=True), within="phases"
+    )
+    _seen: dict[int, tuple[int, frozenset[int]]] = kept(
+        Form(
+            lambda n: {},
+            lambda seen: sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in seen.items()),
+            lambda seen: {sender: (floor, frozenset(late)) for sender, floor, late in seen},
+        ),
+        within="phases",
+    )  # per sender: all up to here, and these beyond
+
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._timestamp = 0  # the textbook's `clock`
-        self._priority = 0
-        self._numbers: dict[int, int] = {}  # per destination how many messages we sent it
-        self._rounds: dict[int, _Round] = {}  # by clock
-        self._queue: dict[MessageKey, _Entry] = {}
         self._heap: list[tuple[int, int, int]] = []  # places; those no entry has any more are skipped
-        self._seen: dict[int, tuple[int, frozenset[int]]] = {}  # per sender: all up to here, and these beyond
         self._survival = Survival(me)
 
     @property
@@ -313,29 +333,31 @@ class ThreePhase(Process):
         return held
 
     def save(self) -> State:
-        phases = (
-            self._timestamp,
-            self._priority,
-            sorted(self._numbers.items()),
-            sorted((clock, *opened) for clock, opened in self._rounds.items()),
-            [entry for _, entry in sorted(self._queue.items())],
-            sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in self._seen.items()),
-        )
-        return {"phases": phases} | self._survival.state()
+        return super().save() | self._survival.save()
 
     def load(self, state: State) -> None:
-        timestamp, priority, numbers, rounds, queue, seen = state["phases"]
-        entries = [_Entry(AgreedMessage(*message), *fields) for message, *fields in queue]
-        open_rounds = {clock: _Round(*fields) for clock, *fields in rounds}
-        beyond = {sender: (floor, frozenset(late)) for sender, floor, late in seen}
-        survival = Survival.from_state(self.me, state)
-        self._numbers = dict(numbers)
-        self._timestamp, self._priority, self._rounds, self._seen = timestamp, priority, open_rounds, beyond
-        self._queue = {(entry.message.sender, entry.message.clock): entry for entry in entries}
-        self._heap = sorted(entry.place for entry in entries)
-        self._survival = survival
+        super().load(state)
+        self._heap = sorted(entry.place for entry in self._queue.values())
+        self._survival = Survival(self.me)
+        self._survival.load(state)
 
 
 def _check_timestamp(message: Any) -> None:
     if not 0 < message.timestamp < CLOCK_LIMIT - 1:
         raise refusal(message, f"cannot have timestamp {message.timestamp}")
+
+
+class AgreedTotalOrder(ThreePhase):
+    facts = Facts(
+        name="agreed",
+        description="three phases agree on a timestamp for every message",
+        paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
+        order=Order.TOTAL,
+        wire=WIRE,
+        membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
+    )
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.destinations(to, payload)
+        clock = self.next_clock()
+        return Multicast(clock, list(self.begin(clock, dests, payload)))

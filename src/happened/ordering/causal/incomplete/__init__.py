@@ -16,8 +16,8 @@ from .managed import (
     ManagedMessage,
     ManagedMulticast,
     OrderedDelivery,
+    Priorities,
 )
-from .priorities import Priorities
 
 __all__ = [
     "NOTHING",

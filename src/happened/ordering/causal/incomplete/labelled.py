@@ -12,31 +12,13 @@ from collections.abc import Iterable
 from ....core.effects import Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
-from ...facts import Facts, MembershipChanges, Option, Qualifier, Waits, WireFormat
+from ...facts import Facts, Option, Qualifier, Waits, WireFormat
 from ...machine import Effect, Held, Multicast
-from ...process import Process, State, refusal
+from ...process import Process, refusal
+from ...snapshots import Form, kept
 from ..carrier import Carrier, HopHeader, InHop
 from ..ks import KsMessage
-
-FACTS = Facts(
-    name="labelled",
-    description="ks for each label: messages of one label in causal order, those of several in none",
-    paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
-    order=Order.NONE,
-    options=(Option("most", "how many labels there may be"),),
-    wire=WireFormat(71, "happened.wire.incomplete"),
-    qualifier=Qualifier(
-        keyword="label", usual="", promise="causal among the messages of each label, by chains of that label"
-    ),
-    membership=MembershipChanges(
-        recycles=False,
-        expulsions=False,
-        at_expulsion="a message that only it could send again would be waited for",
-    ),
-    waits=Waits(
-        names_missing=False,  # but what they are within their label
-    ),
-)
+from .managed import NO_EXPULSION
 
 MOST_LABELS = 1024
 LABEL_BYTES = 255
@@ -53,12 +35,35 @@ class LabelledMessage(InHop):
 class Labelled(Process):
     """One process. `pending` names messages by their clocks within the label."""
 
-    facts = FACTS
+    facts = Facts(
+        name="labelled",
+        description="ks for each label: messages of one label in causal order, those of several in none",
+        paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
+        order=Order.NONE,
+        options=(Option("most", "how many labels there may be"),),
+        wire=WireFormat(71, "happened.wire.incomplete"),
+        qualifier=Qualifier(
+            keyword="label",
+            usual="",
+            promise="causal among the messages of each label, by chains of that label",
+        ),
+        membership=NO_EXPULSION,
+        waits=Waits(
+            names_missing=False,  # but what they are within their label
+        ),
+    )
+
+    _labels: dict[str, Carrier] = kept(
+        Form(
+            lambda n: {},
+            lambda labels: tuple((label, carrier.state()) for label, carrier in sorted(labels.items())),
+            lambda labels: {label: Carrier.from_state(carrier) for label, carrier in labels},
+        )
+    )
 
     def __init__(self, me: int, n: int, *, most: int = MOST_LABELS) -> None:
         super().__init__(me, n)
         self._most = most
-        self._labels: dict[str, Carrier] = {}
 
     def multicast(self, to: Iterable[int], payload: bytes, *, label: str = "") -> Multicast:
         dests = self.destinations(to, payload)
@@ -102,12 +107,6 @@ class Labelled(Process):
         for carrier in self._labels.values():
             carrier.join()
         return effects
-
-    def save(self) -> State:
-        return {"labels": tuple((label, carrier.state()) for label, carrier in sorted(self._labels.items()))}
-
-    def load(self, state: State) -> None:
-        self._labels = {label: Carrier.from_state(carrier) for label, carrier in state["labels"]}
 
 
 def _is_short(label: str) -> bool:

@@ -22,30 +22,21 @@ all it was sent to are told. Who was told is part of the value, for another hist
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....core.destinations import unpack
 from ....core.effects import Deliver, Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
-from ...facts import Facts, MembershipChanges, Qualifier, WireFormat
+from ...facts import Facts, MembershipChanges, Qualifier, Waits, WireFormat
+from ...holding import DelayQueue, Want
 from ...machine import Effect, Held, MessageKey, Multicast
 from ...process import Process, State, refusal
+from ...snapshots import TABLE, Form, Part, kept, reader
 from ..extended_history import HistoryEntry, Timestamped, check_entries
 
-FACTS = Facts(
-    name="managed-histories",
-    description="the application says what a message comes after",
-    paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
-    order=Order.NONE,
-    wire=WireFormat(71, "happened.wire.incomplete"),
-    qualifier=Qualifier(
-        keyword="after",
-        promise="after the messages of the history that a message is sent with, and after no other",
-    ),
-    membership=MembershipChanges(
-        expulsions=False, at_expulsion="a message that only it could send again would be waited for"
-    ),
+NO_EXPULSION = MembershipChanges(
+    expulsions=False, at_expulsion="a message that only it could send again would be waited for"
 )
 
 PRIORITIES = 1 << 32
@@ -123,15 +114,42 @@ class OrderedDelivery(NamedTuple):
     history: CausalHistory
 
 
+class _Deliveries(Part):
+    """Exactly which messages of one sender were delivered here.
+
+    Each tells its predecessor, so those without a gap are one clock; only what overtook is kept one by one.
+    """
+
+    _upto: int = kept()
+    _early: dict[int, int] = kept(TABLE)  # the clock of each delivered message, by that of its predecessor
+
+    def __init__(self) -> None:
+        self._begin(0)
+
+    def __contains__(self, clock: int) -> bool:
+        return clock <= self._upto or clock in self._early.values()
+
+    def add(self, previous: int, clock: int) -> None:
+        self._early[previous] = clock
+        while self._upto in self._early:
+            self._upto = self._early.pop(self._upto)
+
+
 class ManagedProcess(Process):
     """A process that sends after a history, whoever keeps the histories."""
 
+    _sent: dict[int, int] = kept(TABLE)  # to each process: the clock of the last message to it
+    _delivered: dict[int, _Deliveries] = kept(
+        Form(
+            lambda n: {},
+            lambda by_sender: tuple((s, *each.state()) for s, each in sorted(by_sender.items())),
+            lambda by_sender: {s: _Deliveries().resume(state) for s, *state in by_sender},
+        )
+    )
+
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._sent: dict[int, int] = {}  # to each process: the clock of the last message to it
-        self._delivered: dict[int, _Deliveries] = {}
-        self._held: dict[MessageKey, tuple[ManagedMessage, int]] = {}
-        self._watched: dict[MessageKey, list[MessageKey]] = {}  # a held message waits under one that it lacks
+        self._parking: DelayQueue[ManagedMessage] = DelayQueue()
 
     def send_after(
         self, history: CausalHistory, to: Iterable[int], payload: bytes, priority: int
@@ -162,11 +180,13 @@ class ManagedProcess(Process):
         """What can be delivered now that this message is here, in order."""
         self._check(message)
         since = self.arrival()
-        name = (message.sender, message.clock)
-        if self._is_delivered(*name) or name in self._held:
+        if self._is_delivered(message.sender, message.clock) or message in self._parking:
             return []  # a duplicate made by the network
-        self._held[name] = message, since
-        return list(self._released([name]))
+        want = self._lacks(message)
+        if want is not None:
+            self._parking.hold(message, want, since)
+            return []
+        return [self._deliver(message), *self._released()]
 
     def _check(self, message: ManagedMessage) -> None:
         self.check(message, ManagedMessage)
@@ -174,24 +194,25 @@ class ManagedProcess(Process):
             raise refusal(message, f"comes after M({message.sender}, {message.previous}) of its sender")
         check_entries(message, message.entries, (message.sender, message.clock), self)
 
-    def _released(self, names: list[MessageKey]) -> Iterator[OrderedDelivery]:
-        """Deliver those of these held messages that lack nothing, and whatever that releases."""
-        for name in names:  # grows while we go
-            message, _ = self._held[name]
-            missing = next(self._missing(message), None)
-            if missing is not None:
-                self._watched.setdefault(missing, []).append(name)
-                continue
-            del self._held[name]
-            yield self._deliver(message)
-            names += sorted(self._watched.pop(name, []))  # as a machine restored meanwhile would
+    def _released(self) -> Iterator[OrderedDelivery]:
+        held = self._parking.held
+        for name in self._parking.woken():
+            want = self._lacks(held[name].message)
+            if want is not None:  # it lacks this too, or waits for an earlier message than that which came
+                self._parking.park(name, want)
+            else:
+                yield self._deliver(held.pop(name).message)
 
     def _deliver(self, message: ManagedMessage) -> OrderedDelivery:
         sender, clock, _, dests, priority, previous, causes, payload = message
         self._delivered.setdefault(sender, _Deliveries()).add(previous, clock)
+        self._parking.reached(sender, clock)
         self.delivery(message)
         history = self._after(CausalHistory(causes), Preceding(sender, clock, dests, 0, priority))
         return OrderedDelivery(sender, clock, payload, history)
+
+    def _lacks(self, message: ManagedMessage) -> Want | None:
+        return next(self._missing(message), None)
 
     def _missing(self, message: ManagedMessage) -> Iterator[MessageKey]:
         for sender, clock, dests, _, priority in message.causes:
@@ -219,48 +240,33 @@ class ManagedProcess(Process):
         return CausalHistory(kept)
 
     def pending(self) -> list[Held]:
-        return [Held(message, tuple(self._missing(message)), since) for message, since in self._held.values()]
+        return [Held(message, tuple(self._missing(message)), since) for message, since in self._parking]
 
     def save(self) -> State:
-        return {
-            "sent": tuple(sorted(self._sent.items())),
-            "delivered": tuple((s, *d.state()) for s, d in sorted(self._delivered.items())),
-            "held": tuple((tuple(message), since) for message, since in self._held.values()),
-        }
+        return super().save() | {"held": tuple(self._parking)}
 
     def load(self, state: State) -> None:
-        sent = dict(state["sent"])
-        delivered = {s: _Deliveries(upto, dict(early)) for s, upto, early in state["delivered"]}
-        held = [(_message(fields), since) for fields, since in state["held"]]
-        self._sent, self._delivered = sent, delivered
-        self._held = {(message.sender, message.clock): (message, since) for message, since in held}
-        self._watched = {}
-        for name, (message, _) in self._held.items():
-            for missing in self._missing(message):
-                self._watched.setdefault(missing, []).append(name)
-                break
-
-
-class ManagedHistories(ManagedProcess):
-    """One process."""
-
-    facts = FACTS
-
-    def send(
-        self, to: Iterable[int], payload: bytes, history: CausalHistory = NOTHING, *, priority: int = 0
-    ) -> tuple[list[Send[ManagedMessage]], CausalHistory]:
-        """Send after this history; what to do, and the history that holds the new message too."""
-        return self.send_after(history, to, payload, priority)
-
-    def receive(self, message: ManagedMessage) -> list[OrderedDelivery]:
-        return self.admit(message)
+        super().load(state)
+        held = [(reader(ManagedMessage)(fields), since) for fields, since in state["held"]]
+        self._parking.refill(held, self._lacks)
 
 
 class ManagedMulticast(ManagedProcess):
-    """The same in the shape that drivers know: `after` is a keyword, and the history that comes with a
-    message is asked for right after it was sent or delivered."""
+    """A machine that drivers know: `after` is a keyword, and the history that comes with a message is asked for
+    right after it was sent or delivered."""
 
-    facts = FACTS
+    facts = Facts(
+        name="managed-histories",
+        description="the application says what a message comes after",
+        paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
+        order=Order.NONE,
+        wire=WireFormat(71, "happened.wire.incomplete"),
+        qualifier=Qualifier(
+            keyword="after",
+            promise="after the messages of the history that a message is sent with, and after no other",
+        ),
+        membership=NO_EXPULSION,
+    )
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
@@ -281,30 +287,63 @@ class ManagedMulticast(ManagedProcess):
         return self._histories[sender, clock]
 
 
-class _Deliveries:
-    """Exactly which messages of one sender were delivered here.
+class ManagedHistories(ManagedProcess):
+    """A machine for applications that drive it by themselves: histories come and go with the messages."""
 
-    Each tells its predecessor, so those without a gap are one clock; only what overtook is kept one by one.
+    facts = ManagedMulticast.facts
+
+    def send(
+        self, to: Iterable[int], payload: bytes, history: CausalHistory = NOTHING, *, priority: int = 0
+    ) -> tuple[list[Send[ManagedMessage]], CausalHistory]:
+        """Send after this history; what to do, and the history that holds the new message too."""
+        return self.send_after(history, to, payload, priority)
+
+    def receive(self, message: ManagedMessage) -> list[OrderedDelivery]:
+        return self.admit(message)
+
+
+class Priorities(ManagedProcess):
+    """Priorities are whole numbers, the larger the more urgent: urgent messages do not wait for others.
+
+    Promises   a message is delivered to d after every causally earlier message to d of the same or a higher
+               priority, whatever messages the chain between them is made of; and waits for no other. The
+               report asks for order within a priority and that no high one waits for a low one; that a low
+               one waits for high ones costs nothing more.
+    Leaves out urgency in the network: which packet travels first is the driver's to say.
+
+    One history that everything sent or delivered here is merged into. With a single priority this is complete
+    causal order.
     """
 
-    __slots__ = ("_early", "_upto")
+    facts = Facts(
+        name="priorities",
+        description="a message waits for earlier ones of its own or a higher priority, and for no other",
+        paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
+        order=Order.NONE,
+        wire=WireFormat(71, "happened.wire.incomplete"),
+        qualifier=Qualifier(
+            keyword="priority",
+            usual=0,
+            promise="causal, but that a message waits for none of a lower priority",
+        ),
+        membership=NO_EXPULSION,
+        waits=Waits(only_for_past=True),
+    )
 
-    def __init__(self, upto: int = 0, early: dict[int, int] | None = None) -> None:
-        self._upto = upto
-        self._early = early or {}  # the clock of each delivered message, by that of its predecessor
+    _past: CausalHistory = kept(
+        Form(lambda n: NOTHING, tuple, lambda past: CausalHistory(Preceding(*cause) for cause in past))
+    )
 
-    def __contains__(self, clock: int) -> bool:
-        return clock <= self._upto or clock in self._early.values()
+    def multicast(self, to: Iterable[int], payload: bytes, *, priority: int = 0) -> Multicast:
+        sends, self._past = self.send_after(self._past, to, payload, priority)
+        return Multicast(self.clock, [*sends])
 
-    def add(self, previous: int, clock: int) -> None:
-        self._early[previous] = clock
-        while self._upto in self._early:
-            self._upto = self._early.pop(self._upto)
+    def receive(self, message: ManagedMessage) -> list[Effect]:
+        effects: list[Effect] = []
+        for sender, clock, payload, history in self.admit(message):
+            self._past = self._past.merge(history)
+            effects.append(Deliver(sender, clock, payload))
+        return effects
 
-    def state(self) -> tuple[int, tuple[tuple[int, int], ...]]:
-        return self._upto, tuple(sorted(self._early.items()))
-
-
-def _message(fields: tuple[Any, ...]) -> ManagedMessage:
-    message = ManagedMessage(*fields)
-    return message._replace(causes=tuple(Preceding(*cause) for cause in message.causes))
+    def history(self) -> CausalHistory:
+        return self._past
