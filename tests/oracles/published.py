@@ -123,9 +123,7 @@ class HastySerializedBroadcasts(SerializedBroadcasts):
     def multicast(self, to, payload):
         made = super().multicast(to, payload)
         link = self._latest
-        self._chain._waiting = {
-            after: entry for after, entry in self._chain._waiting.items() if entry[0].sender != self.me
-        }
-        self._chain.last = link
-        self._chain._passed[self.me] = link[0]
+        self._waiting = {after: entry for after, entry in self._waiting.items() if entry[0].sender != self.me}
+        self._last = link
+        self._passed[self.me] = link[0]
         return made

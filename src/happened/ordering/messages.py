@@ -11,7 +11,7 @@ A field takes precedence over a property of the same name in a class that is ext
 """
 
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 from inspect import get_annotations
 from operator import attrgetter
@@ -26,6 +26,9 @@ ENTRY_BYTES = 4 + 2
 
 UNIT_BYTES = 2
 """The same for each destination that an entry names."""
+
+Entry = tuple[int, int, int]
+"""(sender, clock, set of destinations) of a message that another one speaks of."""
 
 
 class WholeMessage(NamedTuple):
@@ -83,14 +86,22 @@ class _Message(Record):
     def via(self) -> int | None:
         return None
 
+    def about(self) -> Iterable[Entry]:
+        """What it says of other messages."""
+        return ()
+
     def units(self) -> frozenset[Unit]:
-        return frozenset()
+        return frozenset((s, t, d) for s, t, dests in self.about() for d in unpack(dests))
 
     def settled(self) -> frozenset[MessageKey]:
-        return frozenset()
+        about = list(self.about())
+        return frozenset(entry[:2] for entry in about if not entry[2]).difference(
+            entry[:2] for entry in about if entry[2]
+        )
 
     def size(self) -> tuple[int, int]:
-        return 0, 0
+        about = list(self.about())
+        return len(about), sum(dests.bit_count() for _, _, dests in about)
 
     def model_bytes(self) -> int:
         entries, units = self.size()
@@ -176,6 +187,6 @@ def field(name: str) -> Any:
     return property(attrgetter(name))
 
 
-def units_to(to: Iterable[int], about: Iterable[MessageKey]) -> frozenset[Unit]:
-    """What entries about broadcasts say of the destinations of a message: each of them went to these too."""
-    return frozenset((sender, clock, d) for sender, clock in about for d in to if d != sender)
+def broadcasts(about: Iterable[MessageKey], dests: int) -> Iterator[Entry]:
+    """What a message to these destinations says of broadcasts: that each of them went there too."""
+    return ((sender, clock, dests & ~(1 << sender)) for sender, clock in about)

@@ -50,6 +50,11 @@ class Process(Keeper):
         return ((1 << self.n) - 1) & ~self.gone
 
     @property
+    def others(self) -> int:
+        """The set of those, without ourselves."""
+        return self.present & ~(1 << self.me)
+
+    @property
     def coming_clock(self) -> int:
         return self.clock + 1
 
@@ -173,9 +178,12 @@ class Process(Keeper):
         self.events += 1
         return Deliver(message.sender, message.clock, message.payload)
 
-    def copies(self, message: Any, dests: int) -> list[Effect]:
-        """A message for others of these; where we are one of them, its delivery at once."""
-        effects: list[Effect] = [Send(d, message) for d in unpack(dests & ~(1 << self.me))]
+    def to_each(self, message: Any, dests: int) -> list[Effect]:
+        return [Send(d, message) for d in unpack(dests)]
+
+    def to_others(self, message: Any, dests: int) -> list[Effect]:
+        """The same message for each of these; if we are among them, it is delivered at once."""
+        effects = self.to_each(message, dests & ~(1 << self.me))
         return [*effects, self.delivery(message)] if dests >> self.me & 1 else effects
 
     # Refusals.

@@ -17,14 +17,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from ...core.destinations import unpack
-from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Promises, Waits, WireFormat
 from ..holding import ListeningProcess, Want
-from ..machine import Effect, MessageKey, Unit
-from ..messages import Application, units_to
+from ..machine import Effect, MessageKey
+from ..messages import Application, Entry, broadcasts
 from ..process import State, refusal
 from ..snapshots import VECTOR, Part, kept, records
 
@@ -158,12 +156,12 @@ class BssMessage(Application):
     past: int  # lanes: the last broadcast of each process before this one
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return units_to(self.to, lanes(self.n).items(self.past))
+    def about(self) -> Iterator[Entry]:
+        return broadcasts(lanes(self.n).items(self.past), self.dests)
 
     def size(self) -> tuple[int, int]:
         """The whole vector."""
-        return self.n, len(self.units())
+        return self.n, super().size()[1]
 
     def model_bytes(self) -> int:
         return 4 * self.n
@@ -187,7 +185,7 @@ class BirmanSchiperStephenson(GroupProcess[BssMessage]):
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = BssMessage(self.me, clock, self.n, dests, self._vector.known, payload)
         self._vector.send(clock, to_me=bool(dests >> self.me & 1))
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def past(self, message: BssMessage) -> int:
         return message.past

@@ -11,10 +11,9 @@ Invariant  per group of ours, that of its GroupVector; per other group, lane s i
 The paper counts a group's multicasts; here the last one of each member is named by its clock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ...core.destinations import pack, unpack
-from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import lanes
 from ...core.orders import Order
@@ -31,8 +30,8 @@ from ..facts import (
     WireFormat,
 )
 from ..holding import HoldingProcess, Want
-from ..machine import Effect, MessageKey, Unit
-from ..messages import Application, units_to
+from ..machine import Effect, MessageKey
+from ..messages import Application, Entry, broadcasts
 from ..process import State, refusal
 from ..snapshots import NUMBERS, kept, valued
 from .bss import GroupVector
@@ -45,13 +44,13 @@ class GroupsMessage(Application):
     pasts: tuple[int, ...]  # per group, lanes: the last multicast of each member before this one
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        """Those of its own group; who is in the others it does not say."""
-        return units_to(self.to, lanes(self.n).items(self.pasts[self.group]))
+    def about(self) -> Iterator[Entry]:
+        """Messages to its own group; who is in the others it does not say."""
+        return broadcasts(lanes(self.n).items(self.pasts[self.group]), self.dests)
 
     def size(self) -> tuple[int, int]:
         """An entry for each group and each member that has sent to it."""
-        return sum(map(lanes(self.n).occupied, self.pasts)), len(self.units())
+        return sum(map(lanes(self.n).occupied, self.pasts)), super().size()[1]
 
     def model_bytes(self) -> int:
         return 4 * self.size()[0]
@@ -95,7 +94,7 @@ class GroupVectors(HoldingProcess[GroupsMessage]):
         pasts = tuple(self._known(g) for g in range(len(self._groups)))
         message = GroupsMessage(self.me, clock, self.n, dests, group, pasts, payload)
         self._ours[group].send(clock, to_me=bool(dests >> self.me & 1))
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def _group_of(self, dests: int) -> int:
         us, present = 1 << self.me, self.present

@@ -21,8 +21,8 @@ from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ..facts import CopyTravel, Facts, WireFormat
-from ..machine import Effect, MessageKey, Multicast, Unit, key_of
-from ..messages import Application, Control, WholeMessage, field
+from ..machine import Effect, MessageKey, Multicast, key_of
+from ..messages import Application, Control, Entry, WholeMessage, field
 from ..process import Process, refusal
 from ..snapshots import NUMBERS, TABLE, by_key, kept
 
@@ -32,11 +32,8 @@ class CbcastMessage(Application):
     past: tuple[WholeMessage, ...]  # causes before effects
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset((m.sender, m.clock, d) for m in self.past for d in unpack(m.dests))
-
-    def size(self) -> tuple[int, int]:
-        return len(self.past), sum(m.dests.bit_count() for m in self.past)
+    def about(self) -> Iterator[Entry]:
+        return ((m.sender, m.clock, m.dests) for m in self.past)
 
     def model_bytes(self) -> int:
         return super().model_bytes() + 4 * len(self.stable) + sum(len(m.payload) for m in self.past)

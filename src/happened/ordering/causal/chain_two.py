@@ -11,13 +11,15 @@ Invariant  `_last` has rows, not columns: lane d of row s is the clock of the la
            message of s delivered here, and every earlier one to us was too.
 """
 
+from collections.abc import Iterator
+
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
 from ..facts import Facts, Promises, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import Application
+from ..machine import Effect
+from ..messages import Application, Entry
 from ..snapshots import VECTORS, kept
 from .lane_process import LaneProcess
 
@@ -30,10 +32,10 @@ class ChainTwoMessage(Application):
     due: int  # lanes by sender: the last message of each to `receiver` that the sender knows of
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
+    def about(self) -> Iterator[Entry]:
         vector = lanes(self.n)
-        sent = {(self.sender, t, d) for d, t in vector.items(self.sent)}
-        return frozenset(sent | {(s, t, self.receiver) for s, t in vector.items(self.due)})
+        yield from ((self.sender, t, 1 << d) for d, t in vector.items(self.sent))
+        yield from ((s, t, 1 << self.receiver) for s, t in vector.items(self.due))
 
     def size(self) -> tuple[int, int]:
         """Two whole vectors."""

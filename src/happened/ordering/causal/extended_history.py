@@ -20,8 +20,8 @@ from ...core.lanes import CLOCK_LIMIT
 from ...core.places import Separator
 from ...core.telling import RuleUse
 from ..holding import Want
-from ..machine import MessageKey, Unit
-from ..messages import Application
+from ..machine import MessageKey
+from ..messages import Application, Entry
 from ..notation import dests as set_text
 from ..process import Process, refusal
 from ..snapshots import SET, TABLE, Form, Part, kept
@@ -320,19 +320,12 @@ class Timestamped(Application):
     def entries(self) -> tuple[HistoryEntry, ...]:
         raise NotImplementedError
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset((e.sender, e.clock, d) for e in self.entries for d in unpack(e.dests))
-
-    def size(self) -> tuple[int, int]:
-        return size_of(self.entries)
+    def about(self) -> Iterator[Entry]:
+        return ((sender, clock, dests) for sender, clock, dests, _ in self.entries)
 
     def model_bytes(self) -> int:
         """A sender, a clock and the destinations of each; two bytes more for each carbon copy that travels."""
         return super().model_bytes() + 2 * sum(entry.copied.bit_count() for entry in self.entries)
-
-
-def size_of(entries: Sequence[HistoryEntry]) -> tuple[int, int]:
-    return len(entries), sum(entry.dests.bit_count() for entry in entries)
 
 
 def without(entries: Iterable[HistoryEntry], forgotten: int) -> tuple[HistoryEntry, ...]:

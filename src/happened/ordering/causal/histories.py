@@ -43,7 +43,6 @@ from .extended_history import (
     ObservedHistory,
     Timestamped,
     check_entries,
-    size_of,
     without,
 )
 from .placed import PLACE, PlacedProcess
@@ -99,7 +98,8 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         return tuple(self._history)
 
     def log_size(self) -> tuple[int, int]:
-        return size_of(self.history())
+        history = self.history()
+        return len(history), sum(entry.dests.bit_count() for entry in history)
 
     def expire(self) -> None:
         """To be called when a time Δ in which every message is delivered has passed since the last call."""
@@ -191,7 +191,7 @@ class Histories(HistoryProcess[HistoryMessage]):
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = HistoryMessage(self.me, clock, self.n, dests, self.timestamp(dests), payload)
         self._history.sent(clock, dests)
-        return self.copies(message, dests)
+        return self.to_others(message, dests)
 
     def checked(self, message: HistoryMessage) -> HistoryMessage:
         self.check(message, HistoryMessage)

@@ -13,13 +13,13 @@ that it tracks some indirect predecessors too. When all messages go to all, a de
 all it follows, so taking its predecessors out of the set leaves no indirect one: this is the tighter form.
 """
 
-from ...core.destinations import unpack
-from ...core.effects import Send
+from collections.abc import Iterator
+
 from ...core.lanes import lanes
 from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import ENTRY_BYTES, Application, units_to
+from ..machine import Effect
+from ..messages import ENTRY_BYTES, Application, Entry, broadcasts
 from ..snapshots import VECTOR, kept
 from .bss import GroupProcess
 
@@ -30,11 +30,8 @@ class KimMessage(Application):
     direct: int  # lanes: its direct predecessors, by sender
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return units_to(self.to, lanes(self.n).items(self.direct))
-
-    def size(self) -> tuple[int, int]:
-        return lanes(self.n).occupied(self.direct), len(self.units())
+    def about(self) -> Iterator[Entry]:
+        return broadcasts(lanes(self.n).items(self.direct), self.dests)
 
     def model_bytes(self) -> int:
         return ENTRY_BYTES * self.size()[0]
@@ -60,7 +57,7 @@ class KimKim(GroupProcess[KimMessage]):
         message = KimMessage(self.me, clock, self.n, dests, self._direct, payload)
         self._direct = lanes(self.n).put(0, self.me, clock)
         self._vector.send(clock, to_me=bool(dests >> self.me & 1))
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def past(self, message: KimMessage) -> int:
         return message.direct

@@ -16,7 +16,7 @@ contained, and neither log names a destination both are addressed to), so it is 
 The misprint in RCV(4) and the unsafe lookahead of §4.5 are corrected here; the tests show both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...core.destinations import unpack
@@ -28,7 +28,7 @@ from .. import notation
 from ..facts import CopyTravel, Facts, MembershipChanges, Option, Promises, Waits, WireFormat
 from ..holding import Want
 from ..machine import Effect, MessageKey, Unit
-from ..messages import BareApplication
+from ..messages import BareApplication, Entry
 from ..process import State
 from ..snapshots import kept
 from . import dependency_log
@@ -57,20 +57,15 @@ class KsMessage(BareApplication):
     def n(self) -> int:
         return self.log.n
 
-    def about_others(self) -> list[tuple[int, int, int]]:
-        """The (sender, clock, set) entries of the common part that do not speak of this message."""
+    def about_others(self) -> list[Entry]:
+        """The entries of the common part that do not speak of this message."""
         own = (self.sender, self.clock)
         return [entry for entry in self.log.entries() if entry[:2] != own]
 
-    def units(self) -> frozenset[Unit]:
-        units = {(s, t, d) for s, t, dests in self.about_others() for d in unpack(dests)}
+    def about(self) -> Iterator[Entry]:
+        yield from self.about_others()
         if self.receiver is not None:
-            units.update((s, t, self.receiver) for s, t in self.waits())
-        return frozenset(units)
-
-    def settled(self) -> frozenset[MessageKey]:
-        empty = {(s, t) for s, t, dests in self.about_others() if not dests}
-        return frozenset(empty if self.receiver is None else empty.difference(self.waits()))
+            yield from ((s, t, 1 << self.receiver) for s, t in self.waits())
 
     def size(self) -> tuple[int, int]:
         entries, units = self.log.size()
@@ -139,7 +134,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._log = log = dependency_log.insert(log, me, clock, dests)
         if self._hardware_multicast:
             message = KsMessage(me, clock, dests, before, None, 0, payload)
-            return [Send(d, message) for d in unpack(dests)]
+            return self.to_each(message, dests)
         made = [new(KsMessage, (me, clock, dests, log, d, waits.get(d, 0), payload)) for d in unpack(dests)]
         return [new(Send, (message.receiver, message)) for message in made]
 

@@ -9,14 +9,15 @@ its earlier ones, so a column never needs two lanes of one sender.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from ...core.effects import Deliver
 from ...core.lanes import lanes
 from ...core.tuples import new
 from ..holding import ListeningProcess, Want
-from ..machine import Effect, MessageKey, Unit
+from ..machine import Effect, MessageKey
+from ..messages import Entry
 from ..process import State
 from ..snapshots import VECTOR, kept
 
@@ -25,14 +26,10 @@ Columns = tuple[int, ...]
 M = TypeVar("M", bound=Any)
 
 
-def units_of(columns: Columns) -> frozenset[Unit]:
+def named(columns: Columns) -> Iterator[Entry]:
+    """The messages that they name, once per destination."""
     vector = lanes(len(columns))
-    return frozenset((s, t, d) for d, column in enumerate(columns) for s, t in vector.items(column))
-
-
-def named(columns: Columns) -> int:
-    """How many messages they name, once per destination."""
-    return sum(map(lanes(len(columns)).occupied, columns))
+    return ((s, t, 1 << d) for d, column in enumerate(columns) for s, t in vector.items(column))
 
 
 class LaneProcess(ListeningProcess[M]):

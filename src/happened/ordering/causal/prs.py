@@ -11,14 +11,16 @@ On a delivery, a destination of the message keeps what the message does not
 cover (the paper's -max) and gets the message itself; any other takes the union (its ∪max).
 """
 
+from collections.abc import Iterator
+
 from ...core.destinations import unpack
-from ...core.effects import Send
+from ...core.lanes import lanes
 from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import ENTRY_BYTES, Application
+from ..machine import Effect
+from ..messages import ENTRY_BYTES, Application, Entry
 from ..snapshots import VECTORS, kept, widened
-from .lane_process import Columns, LaneProcess, named, units_of
+from .lane_process import Columns, LaneProcess, named
 
 
 class PrsMessage(Application):
@@ -27,17 +29,17 @@ class PrsMessage(Application):
     before: Columns  # per destination, lanes: the direct predecessors of this message there, by sender
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return units_of(self.before)
+    def about(self) -> Iterator[Entry]:
+        return named(self.before)
 
     def size(self) -> tuple[int, int]:
         """An entry names one message and one destination."""
-        predecessors = named(self.before)
+        predecessors = sum(map(lanes(self.n).occupied, self.before))
         return predecessors, predecessors
 
     def model_bytes(self) -> int:
         """A sender and a clock for each predecessor; an id and a count for each destination that has any."""
-        return ENTRY_BYTES * named(self.before) + 4 * sum(map(bool, self.before))
+        return ENTRY_BYTES * self.size()[0] + 4 * sum(map(bool, self.before))
 
     def known_to(self, n: int) -> "PrsMessage":
         return self._replace(n=n, before=tuple(widened(self.before, self.n, n)))
@@ -61,7 +63,7 @@ class PrakashRaynalSinghal(LaneProcess[PrsMessage]):
         message = PrsMessage(self.me, clock, self.n, dests, tuple(self._before), payload)
         for d in unpack(dests):
             self._before[d] = self._lanes.put(0, self.me, clock)
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def wanted(self, message: PrsMessage) -> int:
         return message.before[self.me]

@@ -28,7 +28,7 @@ from .. import notation
 from ..facts import Facts, Promises, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey, Unit
-from ..messages import Application
+from ..messages import Application, Entry
 from ..snapshots import NUMBERS, Form, kept
 
 JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (
@@ -37,9 +37,6 @@ JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (
     "just replaced",
     "already replaced",
 )
-
-Entry = tuple[int, int, int]
-"""(sender, clock, set of destinations)."""
 
 Information = dict[int, dict[int, int]]
 """sender -> clock -> set of destinations."""
@@ -64,17 +61,13 @@ class PruningMessage(Application):
     dc: tuple[MessageKey, ...]  # (sender, clock) of what `receiver` must deliver first
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        units = {(s, t, d) for s, t, dests in self.ci for d in unpack(dests)}
-        return frozenset(units | {(s, t, self.receiver) for s, t in self.dc})
-
-    def settled(self) -> frozenset[MessageKey]:
-        return frozenset((s, t) for s, t, dests in self.ci if not dests).difference(self.dc)
+    def about(self) -> Iterator[Entry]:
+        yield from self.ci
+        yield from ((s, t, 1 << self.receiver) for s, t in self.dc)
 
     def size(self) -> tuple[int, int]:
         """The text's dependents are the entries of CI; the pairs of DC count among the units."""
-        units = sum(dests.bit_count() for _, _, dests in self.ci)
-        return len(self.ci), units + len(self.dc)
+        return len(self.ci), super().size()[1]
 
     def model_bytes(self) -> int:
         """A clock and ids of sender and destinations for each entry of CI, 6 bytes for each pair of DC."""

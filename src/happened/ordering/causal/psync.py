@@ -58,7 +58,7 @@ class ContextGraph(ListeningProcess[PsyncMessage]):
         context = tuple(sorted(self._leaves))
         message = PsyncMessage(self.me, clock, self.n, dests, context, payload)
         self.learn(message)
-        return self.copies(message, dests)
+        return self.to_others(message, dests)
 
     def checked(self, message: PsyncMessage) -> PsyncMessage:
         message = super().checked(message)

@@ -12,14 +12,16 @@ can say which one it waits for, and a self-addressed message cannot be counted t
 again at its delivery, which wedges the protocol as published.
 """
 
+from collections.abc import Iterator
+
 from ...core.destinations import unpack
-from ...core.effects import Send
+from ...core.lanes import lanes
 from ...core.orders import Order
 from ..facts import CopyTravel, Facts, Promises, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import Application
+from ..machine import Effect
+from ..messages import Application, Entry
 from ..snapshots import VECTORS, kept, widened
-from .lane_process import Columns, LaneProcess, named, units_of
+from .lane_process import Columns, LaneProcess, named
 
 
 class RstMessage(Application):
@@ -28,12 +30,12 @@ class RstMessage(Application):
     sent: Columns  # per destination, lanes: the last message of each sender to it before this one
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return units_of(self.sent)
+    def about(self) -> Iterator[Entry]:
+        return named(self.sent)
 
     def size(self) -> tuple[int, int]:
         """The whole matrix, of which the units are the entries that name a message."""
-        return self.n * self.n, named(self.sent)
+        return self.n * self.n, sum(map(lanes(self.n).occupied, self.sent))
 
     def model_bytes(self) -> int:
         return 4 * self.n * self.n
@@ -60,7 +62,7 @@ class RaynalSchiperToueg(LaneProcess[RstMessage]):
         message = RstMessage(self.me, clock, self.n, dests, tuple(self._sent), payload)
         for d in unpack(dests):
             self._sent[d] = self._lanes.put(self._sent[d], self.me, clock)
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def wanted(self, message: RstMessage) -> int:
         return message.sent[self.me]

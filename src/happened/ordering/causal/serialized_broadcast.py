@@ -13,15 +13,13 @@ Invariant  that of link_chain.py. Our own broadcast is a link like any other and
            one that it follows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from ...core.destinations import unpack
-from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Held, Multicast, Unit
-from ..messages import ENTRY_BYTES, Application, units_to
+from ..machine import Effect, Held, Multicast
+from ..messages import ENTRY_BYTES, Application, Entry, broadcasts
 from ..process import refusal
 from ..snapshots import kept, valued
 from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of, waiting
@@ -33,12 +31,9 @@ class SerializedBroadcast(Application):
     after: Link  # the broadcast before this one
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
+    def about(self) -> Iterator[Entry]:
         clock, sender = self.after
-        return units_to(self.to, [(sender, clock)] if clock else [])
-
-    def size(self) -> tuple[int, int]:
-        return int(self.after != NOTHING), len(self.units())
+        return broadcasts([(sender, clock)] if clock else [], self.dests)
 
     def model_bytes(self) -> int:
         return ENTRY_BYTES * self.size()[0]
@@ -83,7 +78,7 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
         clock = self.next_clock(after=self._latest[0])
         message = SerializedBroadcast(self.me, clock, self.n, dests, self._latest, payload)
         self._latest = link_of(message)
-        effects: list[Effect] = [Send(d, message) for d in unpack(dests)]
+        effects = self.to_each(message, dests)
         if self._stays_out(message):
             self._waiting[message.after] = message, self.events
             effects += self.pass_links()

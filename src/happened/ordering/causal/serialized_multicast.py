@@ -12,15 +12,14 @@ Invariant  that of link_chain.py; `_latest` maps a destination to the most recen
            past.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ...core.destinations import unpack
-from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ..facts import Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Held, Multicast, Unit
-from ..messages import Application
+from ..machine import Effect, Held, Multicast
+from ..messages import Application, Entry
 from ..process import refusal
 from ..snapshots import TABLE, kept
 from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of, waiting
@@ -39,12 +38,8 @@ class SerializedMulticast(Application):
         """The message before this one at a process."""
         return next((link for d, link in self.latest if d == process), NOTHING)
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset((sender, clock, d) for d, (clock, sender) in self.latest)
-
-    def size(self) -> tuple[int, int]:
-        """An entry names one message and one destination."""
-        return len(self.latest), len(self.latest)
+    def about(self) -> Iterator[Entry]:
+        return ((sender, clock, 1 << d) for d, (clock, sender) in self.latest)
 
 
 class SerializedMulticasts(SerializedProcess[SerializedMulticast]):
@@ -86,7 +81,7 @@ class SerializedMulticasts(SerializedProcess[SerializedMulticast]):
         clock = self.next_clock(after=self._newest()[0])
         message = SerializedMulticast(self.me, clock, self.n, dests, self.latest, payload)
         self._latest |= dict.fromkeys(unpack(dests), link_of(message))
-        return Multicast(clock, [Send(d, message) for d in unpack(dests)])
+        return Multicast(clock, self.to_each(message, dests))
 
     def before(self, message: SerializedMulticast) -> Link:
         return message.after(self.me)

@@ -16,7 +16,6 @@ ourselves when it is sent, and the next could overtake it.
 from collections.abc import Iterable
 
 from ...core.destinations import unpack
-from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
@@ -80,7 +79,7 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
         self._time = time = self._lanes.put(self._time, self.me, clock)
         message = SesMessage(self.me, clock, self.n, dests, time, tuple(sorted(self._to.items())), payload)
         self._to |= dict.fromkeys(unpack(dests), time)  # it covers every earlier message it knows of
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def wanted(self, message: SesMessage) -> int:
         return message.wanted(self.me)
