@@ -23,7 +23,8 @@ from happened.core.orders import Order
 from happened.ordering import create, having, protocols
 from happened.ordering.capabilities import KeepsLog, TellsUnits
 from happened.ordering.facts import ANY_CAST, BROADCAST, THIRD_PARTY_NUMBERS, UNICAST
-from happened.ordering.machine import Machine, ProtocolMessage
+from happened.ordering.machine import Machine
+from happened.ordering.messages import ProtocolMessage
 
 
 def check_facts(facts, seed):

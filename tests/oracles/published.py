@@ -3,7 +3,7 @@
 from happened.core.destinations import unpack
 from happened.core.effects import Deliver, Send
 from happened.ordering.causal.pruning import Pruning, PruningMessage, _entries
-from happened.ordering.causal.serialized_broadcast import SerializedBroadcasts
+from happened.ordering.causal.serialized_sends import SerializedBroadcasts
 from happened.ordering.causal.ses import SchiperEggliSandoz
 from happened.ordering.machine import Held, Multicast
 from oracles.bare import BareMachine

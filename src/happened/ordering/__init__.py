@@ -2,7 +2,8 @@
 
 from .capabilities import having, needed
 from .facts import Facts, Option, Relays, WireFormat
-from .machine import Effect, Held, Machine, Multicast, ProtocolMessage, Unit
+from .machine import Effect, Held, Machine, Multicast, Unit
+from .messages import ProtocolMessage
 from .registry import DEFAULT, able, create, declared, facts_of, incomplete, protocols, register, unregister
 
 __all__ = [

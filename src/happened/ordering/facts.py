@@ -165,7 +165,7 @@ class Facts:
     name: str
     description: str
     paper: str
-    order: Order
+    order: Order = Order.CAUSAL
     wire: WireFormat | None = None  # None: its messages never leave one address space
     options: tuple[Option, ...] = ()
     assumes: Assumptions = Assumptions()

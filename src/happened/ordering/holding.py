@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
 from ..core.lanes import CLOCK_LIMIT
-from .machine import Effect, Held, MessageKey, Multicast
+from .machine import Effect, Held, MessageKey
 from .process import Process, State
 from .snapshots import reader
 
@@ -126,9 +126,6 @@ class HoldingProcess(Process, Generic[M]):
         self._closing = 0  # bit set: those who have ended, while something of theirs is still held
         self._closed_at = 0  # the local event after which the last of them has ended
 
-    @abstractmethod
-    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]: ...
-
     def delivered(self, sender: int) -> int:
         raise NotImplementedError("a protocol says how far it is with a sender, or what a duplicate is")
 
@@ -140,10 +137,6 @@ class HoldingProcess(Process, Generic[M]):
 
     def lacks(self, message: M) -> Want | None:
         return next(iter(self.missing(message)), None)
-
-    def address(self, to: Iterable[int], payload: bytes) -> int:
-        """The set a multicast is for, or a refusal."""
-        return self.destinations(to, payload)
 
     def told(self, message: M) -> int:
         return 0
@@ -163,11 +156,6 @@ class HoldingProcess(Process, Generic[M]):
     def moves(self, message: M) -> Iterable[Want]:
         """All lanes that the delivery of a message moves, whatever was delivered before, and how far."""
         return ((message.sender, message.clock),)
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.address(to, payload)
-        clock = self.next_clock()
-        return Multicast(clock, self.stamp(clock, dests, payload))
 
     def receive(self, message: M) -> list[Effect]:
         message = self.checked(message)

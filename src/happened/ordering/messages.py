@@ -69,21 +69,41 @@ def _printed(message: Any) -> str:
         return tuple.__repr__(message)
 
 
-class _Message(Record):
-    """What drivers ask of every message; machine.py says what it means."""
+class ProtocolMessage(Record):
+    """What one transmission carries. Values: never changed once made.
 
-    costs = 0  # its size in the papers' model, if that is always the same and not that of entries and units
+    An application message is named by its sender and clock, whoever relays it. A control message (an
+    acknowledgement, say) is for no application: its `dests` is empty, and its sender and clock name the
+    application message it speaks of, clock 0 meaning none.
+    """
+
+    costs = 0  # its `model_bytes`, if that is always the same and not that of entries and units
+
+    @property
+    def sender(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def clock(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def payload(self) -> bytes:
+        raise NotImplementedError
 
     @property
     def dests(self) -> int:
+        """The destinations as a bit set."""
         return 0
 
     @property
     def to(self) -> frozenset[int]:
+        """The destinations."""
         return frozenset(unpack(self.dests))
 
     @property
     def via(self) -> int | None:
+        """The process that puts it on a link, where the message tells; None where any may."""
         return None
 
     def about(self) -> Iterable[Entry]:
@@ -91,27 +111,33 @@ class _Message(Record):
         return ()
 
     def units(self) -> frozenset[Unit]:
+        """The explicit units carried about messages other than this one."""
         return frozenset((s, t, d) for s, t, dests in self.about() for d in unpack(dests))
 
     def settled(self) -> frozenset[MessageKey]:
+        """The messages of entries that are carried without a unit: they only say that all older messages of
+        their senders are settled too."""
         about = list(self.about())
-        return frozenset(entry[:2] for entry in about if not entry[2]).difference(
-            entry[:2] for entry in about if entry[2]
-        )
+        told = {entry[:2] for entry in about if entry[2]}
+        return frozenset(entry[:2] for entry in about).difference(told)
 
     def size(self) -> tuple[int, int]:
+        """How many dependency entries (in the protocol's own grouping) it carries, and how many units."""
         about = list(self.about())
         return len(about), sum(dests.bit_count() for _, _, dests in about)
 
     def model_bytes(self) -> int:
+        """The size of its control information in the papers' model: 4-byte clocks, 2-byte process ids."""
         entries, units = self.size()
         return self.costs or ENTRY_BYTES * entries + UNIT_BYTES * units
 
     def carries(self) -> tuple[Any, ...]:
+        """The application messages in it, whole: itself, if it is one, and those of others. Each has a
+        sender, a clock, dests and a payload as its origin made them, whoever passes it on."""
         return ()
 
 
-class BareApplication(_Message):
+class BareApplication(ProtocolMessage):
     """A message for an application, with a sender, a clock, destinations and a payload in whatever fields.
 
     It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: a reader cannot decode the packed numbers.
@@ -120,10 +146,6 @@ class BareApplication(_Message):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__repr__ = _printed  # type: ignore[method-assign]  # that of the named tuple would come first
-
-    @property
-    def sender(self) -> int:
-        raise NotImplementedError
 
     @property
     def via(self) -> int | None:
@@ -157,7 +179,7 @@ class Application(BareApplication):
     dests: int  # bit set
 
 
-class Control(_Message):
+class Control(ProtocolMessage):
     """A message of the protocol to itself. A field `clock` names the application message that it is about.
 
     `str` is how stories tell of it, on one line: `says` as the paper writes it, or by its name.

@@ -151,8 +151,18 @@ class Process(Keeper):
             raise LocalProtocolError(f"only broadcasts are ordered here; this one leaves out {names}")
         return dests
 
-    @abstractmethod
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast: ...
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        """The set a multicast is for, or a refusal."""
+        return self.destinations(to, payload)
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        """The effects that send the new message M(me, clock)."""
+        raise NotImplementedError("a protocol has `stamp`, or a `multicast` of its own")
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.address(to, payload)
+        clock = self.next_clock()
+        return Multicast(clock, self.stamp(clock, dests, payload))
 
     @abstractmethod
     def receive(self, message: Any) -> list[Any]: ...
@@ -161,7 +171,7 @@ class Process(Keeper):
         return self.next_clock()
 
     def next_clock(self, after: int = 0) -> int:
-        """The clock of a new event; beyond `after` too, where clocks follow Lamport's rule."""
+        """The clock of a new event; beyond `after` too."""
         clock = (self.clock if self.clock >= after else after) + 1
         if clock >= CLOCK_LIMIT:
             raise LocalProtocolError("the clock has reached its limit of 2^63 events")

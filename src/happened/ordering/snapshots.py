@@ -45,6 +45,12 @@ NUMBERS = Form(lambda n: [0] * n, tuple, list, lambda values, old, n: [*values, 
 """A list with a number for each process."""
 TABLE = Form(lambda n: {}, lambda table: tuple(sorted(table.items())), dict)
 """A dict from numbers to values that a snapshot can have."""
+PAIRS = Form(
+    lambda n: {},
+    lambda table: tuple(sorted((*pair, value) for pair, value in table.items())),
+    lambda rows: {(a, b): value for a, b, value in rows},
+)
+"""The same from pairs of numbers."""
 SET = Form(lambda n: set(), lambda values: tuple(sorted(values)), set)
 VECTOR = NUMBER._replace(grown=lambda vector, old, n: lanes(old).widened(vector, n))
 """Lanes."""

@@ -18,9 +18,8 @@ from collections.abc import Iterable
 
 from ...core.effects import Deliver, Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
-from ...core.orders import Order
 from ..facts import UNICAST, Assumptions, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Multicast
+from ..machine import Effect
 from ..messages import BareApplication, Control
 from ..process import Process
 from ..snapshots import TABLE, kept, records
@@ -56,7 +55,6 @@ class AcknowledgedUnicast(Process):
         description="carries nothing: each message waits for the acknowledgement of its sender's "
         "previous one",
         paper="Mattern & Fünfrocken, LNCS 938, 1995",
-        order=Order.CAUSAL,
         wire=WireFormat(30, "happened.wire.acknowledged"),
         assumes=Assumptions(casts=frozenset({UNICAST})),
         waits=Waits(at_sender=True),
@@ -77,20 +75,21 @@ class AcknowledgedUnicast(Process):
     def queued(self) -> int:
         return max(0, len(self._output) - 1)
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        receivers = tuple(dict.fromkeys(to))
-        self.destinations(receivers, payload)
-        if len(receivers) != 1:
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        dests = self.destinations(to, payload)
+        if (count := dests.bit_count()) != 1:
             raise LocalProtocolError(
-                f"acknowledged is for unicasts: with {len(receivers)} destinations it would break the order"
+                f"acknowledged is for unicasts: with {count} destinations it would break the order"
             )
-        clock = self.next_clock()
-        message = AcknowledgedMessage(self.me, clock, self.n, receivers[0], payload)
+        return dests
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        message = AcknowledgedMessage(self.me, clock, self.n, dests.bit_length() - 1, payload)
         if message.receiver == self.me:
             # Whatever we must deliver first was acknowledged, hence delivered, before we knew of it.
-            return Multicast(clock, [self._deliver(message)])
+            return [self._deliver(message)]
         self._output.append(message)
-        return Multicast(clock, [Send(message.receiver, message)] if len(self._output) == 1 else [])
+        return self._next() if len(self._output) == 1 else []
 
     def receive(self, message: AcknowledgedMessage | Acknowledgement) -> list[Effect]:
         if isinstance(message, Acknowledgement):

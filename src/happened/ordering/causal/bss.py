@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from ...core.lanes import lanes
-from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Promises, Waits, WireFormat
 from ..holding import ListeningProcess, Want
 from ..machine import Effect, MessageKey
@@ -170,7 +169,6 @@ class BssMessage(Application):
 class BirmanSchiperStephenson(GroupProcess[BssMessage]):
     facts = Facts(
         name="bss",
-        order=Order.CAUSAL,
         description="broadcast to a fixed group: one vector clock",
         paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
         wire=WireFormat(14, "happened.wire.bss"),

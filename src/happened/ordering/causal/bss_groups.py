@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from ...core.destinations import pack, unpack
 from ...core.errors import LocalProtocolError
 from ...core.lanes import lanes
-from ...core.orders import Order
 from ..facts import (
     BROADCAST,
     MULTICAST,
@@ -61,7 +60,6 @@ class GroupVectors(HoldingProcess[GroupsMessage]):
 
     facts = Facts(
         name="bss-groups",
-        order=Order.CAUSAL,
         description="multicast in fixed, overlapping groups (option `groups`): a vector per group",
         paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
         wire=WireFormat(15, "happened.wire.bss_groups"),

@@ -13,15 +13,13 @@ travels with every packet, and buffers drop what it covers. It only grows, so a 
 uninformed process still carries is recognised, and nothing need be remembered of it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ...core.orders import Order
 from ..facts import CopyTravel, Facts, WireFormat
-from ..machine import Effect, MessageKey, Multicast, key_of
+from ..machine import Effect, MessageKey, key_of
 from ..messages import Application, Control, Entry, WholeMessage, field
 from ..process import Process, refusal
 from ..snapshots import NUMBERS, TABLE, by_key, kept
@@ -59,7 +57,6 @@ class CarryingMulticast(Process):
         name="cbcast",
         description="carries the messages of its causal past, and never holds one back",
         paper="Birman & Joseph, ACM TOCS 5(1), 1987",
-        order=Order.CAUSAL,
         wire=WireFormat(31, "happened.wire.cbcast"),
         copies=CopyTravel(common_frame=True, carries_payloads=True),
     )
@@ -70,13 +67,11 @@ class CarryingMulticast(Process):
     _delivered: dict[int, int] = kept(TABLE)
     """Per sender the clock of its last message delivered here; delivery is causal, so older ones were too."""
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.destinations(to, payload)
-        clock = self.next_clock()
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         past = tuple(self._buffer.values())
         message = CbcastMessage(self.me, clock, self.n, dests, tuple(self._stable), past, payload)
         others = dests & ~(1 << self.me)
-        effects: list[Effect] = [Send(d, message) for d in unpack(others)]
+        effects = self.to_each(message, others)
         if others:
             self._unacknowledged[clock] = others
             self._buffer[self.me, clock] = WholeMessage(self.me, clock, dests, payload)
@@ -85,7 +80,7 @@ class CarryingMulticast(Process):
         if dests >> self.me & 1:
             self._delivered[self.me] = clock
             effects.append(self.delivery(message))
-        return Multicast(clock, effects)
+        return effects
 
     def receive(self, message: CbcastMessage | CbcastAcknowledgement) -> list[Effect]:
         if isinstance(message, CbcastAcknowledgement):

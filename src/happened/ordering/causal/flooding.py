@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ...core.orders import Order
 from ..facts import (
     BROADCAST,
     Assumptions,
@@ -27,7 +26,7 @@ from ..facts import (
     Relays,
     WireFormat,
 )
-from ..machine import Effect, Multicast
+from ..machine import Effect
 from ..messages import Application, field
 from ..process import Process, refusal
 from ..snapshots import TABLE, kept, valued
@@ -48,7 +47,6 @@ class FloodingBroadcast(Process):
         name="flooding",
         description="constant size: everybody relays everything once, over FIFO links",
         paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
-        order=Order.CAUSAL,
         options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
         wire=WireFormat(34, "happened.wire.flooding"),
         assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
@@ -71,11 +69,12 @@ class FloodingBroadcast(Process):
         _check_connected(links, n)
         self._neighbours = tuple(sorted({b for a, b in links if a == me} | {a for a, b in links if b == me}))
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.everybody(to, payload)
-        clock = self.next_clock()
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        return self.everybody(to, payload)
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = FloodingMessage(self.me, clock, self.n, dests, self.me, payload)
-        return Multicast(clock, self._pass_on(message, came_from=self.me))
+        return self._pass_on(message, came_from=self.me)
 
     def receive(self, message: FloodingMessage) -> list[Effect]:
         if not isinstance(message, FloodingMessage) or message.sender != self.me:

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from ...core.destinations import unpack
 from ...core.errors import LocalProtocolError
-from ...core.orders import Order
 from ...core.places import Place, in_use
 from ...core.telling import RuleUse
 from .. import notation
@@ -170,7 +169,6 @@ class Histories(HistoryProcess[HistoryMessage]):
         name="histories",
         description="causal, delivery and carbon-copy histories; no process gets the same information twice",
         paper="Rodrigues & Veríssimo, ICDCS 1995",
-        order=Order.CAUSAL,
         options=OPTIONS,
         wire=WireFormat(60, "happened.wire.histories"),
         membership=MembershipChanges(expels_one=True, recycles=True),

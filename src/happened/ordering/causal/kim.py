@@ -16,7 +16,6 @@ all it follows, so taking its predecessors out of the set leaves no indirect one
 from collections.abc import Iterator
 
 from ...core.lanes import lanes
-from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect
 from ..messages import ENTRY_BYTES, Application, Entry, broadcasts
@@ -40,7 +39,6 @@ class KimMessage(Application):
 class KimKim(GroupProcess[KimMessage]):
     facts = Facts(
         name="kim",
-        order=Order.CAUSAL,
         description="broadcast to a fixed group: direct predecessors only",
         paper="Kim & Kim, International Conference on Information Networking 10, 1996",
         wire=WireFormat(16, "happened.wire.kim"),

@@ -22,7 +22,6 @@ from typing import Any
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT, lanes
-from ...core.orders import Order
 from ...core.tuples import new
 from .. import notation
 from ..facts import CopyTravel, Facts, MembershipChanges, Option, Promises, Waits, WireFormat
@@ -99,7 +98,6 @@ class KsMessage(BareApplication):
 class KshemkalyaniSinghal(LaneProcess[KsMessage]):
     facts = Facts(
         name="ks",
-        order=Order.CAUSAL,
         description="optimal: carries exactly the necessary information",
         paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
         wire=WireFormat(1, "happened.wire.ks"),

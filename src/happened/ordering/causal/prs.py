@@ -15,7 +15,6 @@ from collections.abc import Iterator
 
 from ...core.destinations import unpack
 from ...core.lanes import lanes
-from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect
 from ..messages import ENTRY_BYTES, Application, Entry
@@ -48,7 +47,6 @@ class PrsMessage(Application):
 class PrakashRaynalSinghal(LaneProcess[PrsMessage]):
     facts = Facts(
         name="prs",
-        order=Order.CAUSAL,
         description="per destination, the direct predecessors of the next message to it",
         paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
         wire=WireFormat(12, "happened.wire.prs"),

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator
 
 from ...core.destinations import unpack
 from ...core.effects import Send
-from ...core.orders import Order
 from .. import notation
 from ..facts import Facts, Promises, Waits, WireFormat
 from ..holding import ListeningProcess
@@ -77,7 +76,6 @@ class PruningMessage(Application):
 class Pruning(ListeningProcess[PruningMessage]):
     facts = Facts(
         name="pruning",
-        order=Order.CAUSAL,
         description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
         paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
         wire=WireFormat(10, "happened.wire.pruning"),

@@ -12,7 +12,6 @@ Invariant  `_leaves` are the messages in our view that precede no other one ther
 from collections.abc import Iterable
 
 from ...core.lanes import CLOCK_LIMIT
-from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
@@ -37,7 +36,6 @@ class PsyncMessage(Application):
 class ContextGraph(ListeningProcess[PsyncMessage]):
     facts = Facts(
         name="psync",
-        order=Order.CAUSAL,
         description="context graph: carries the names of the immediate predecessors",
         paper="Peterson, Buchholz & Schlichting, ACM TOCS 7(3), 1989",
         wire=WireFormat(32, "happened.wire.psync"),

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 
 from ...core.destinations import unpack
 from ...core.lanes import lanes
-from ...core.orders import Order
 from ..facts import CopyTravel, Facts, Promises, Waits, WireFormat
 from ..machine import Effect
 from ..messages import Application, Entry
@@ -47,7 +46,6 @@ class RstMessage(Application):
 class RaynalSchiperToueg(LaneProcess[RstMessage]):
     facts = Facts(
         name="rst",
-        order=Order.CAUSAL,
         description="a matrix of the last message from everyone to everyone",
         paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
         wire=WireFormat(11, "happened.wire.rst"),

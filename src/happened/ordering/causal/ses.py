@@ -17,7 +17,6 @@ from collections.abc import Iterable
 
 from ...core.destinations import unpack
 from ...core.lanes import lanes
-from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..holding import Want
 from ..machine import Effect
@@ -59,7 +58,6 @@ class SesMessage(Application):
 class SchiperEggliSandoz(LaneProcess[SesMessage]):
     facts = Facts(
         name="ses",
-        order=Order.CAUSAL,
         description="per destination, one vector time that it must have reached",
         paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
         wire=WireFormat(13, "happened.wire.ses"),

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ...core.orders import Order
 from ...core.places import Branch, Place, onward
 from .. import notation
 from ..facts import (
@@ -106,7 +105,6 @@ class Topological(HistoryProcess[Any]):
         name="topological",
         description="routers on a tree whose timestamps leave out what stays on other sides of their separators",
         paper="Rodrigues & Veríssimo, ICDCS 1995",
-        order=Order.CAUSAL,
         options=OPTIONS,
         wire=WireFormat(61, "happened.wire.topological"),
         membership=MembershipChanges(expels_one=True, recycles=True),

@@ -32,7 +32,6 @@ from collections.abc import Iterable, Sequence
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
-from ...core.orders import Order
 from ...core.places import Place, alone, check, reach, restored
 from .. import notation
 from ..facts import (
@@ -45,7 +44,7 @@ from ..facts import (
     Waits,
     WireFormat,
 )
-from ..machine import Effect, Held, Hop, Multicast, Unit
+from ..machine import Effect, Held, Hop, Unit
 from ..messages import WholeMessage
 from ..process import State, refusal
 from .carrier import Carrier, HopHeader, InHop
@@ -101,7 +100,6 @@ class ZonedKs(PlacedProcess):
         name="zoned-ks",
         description="ks in each zone, gateways between them: entries about the members of one zone only",
         paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
-        order=Order.CAUSAL,
         options=(PLACE,),
         wire=WireFormat(70, "happened.wire.zoned_ks"),
         copies=CopyTravel(relays=Relays.ROUTERS),
@@ -113,14 +111,15 @@ class ZonedKs(PlacedProcess):
     )
     _zones: Sequence[_Zone] = ()
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.routed(to, payload)
-        clock = self.next_clock()
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        return self.routed(to, payload)
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         carried = WholeMessage(self.me, clock, dests, payload)
         effects = self._send_into(self._zones, carried)
         if dests >> self.me & 1:
             effects.append(self.delivery(carried))
-        return Multicast(clock, effects)
+        return effects
 
     def receive(self, message: ZonedMessage) -> list[Effect]:
         zone = self._checked(message)

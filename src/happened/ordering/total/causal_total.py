@@ -12,14 +12,14 @@ Invariant  whatever is in the causal past of a message whose agreement begins ha
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...core.orders import Order
 from ..facts import Facts, MembershipChanges, Waits
-from ..machine import Effect, Multicast
+from ..machine import Effect
 from ..snapshots import kept, records
-from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
+from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, AgreedTotalOrder
 
 
 class _Unsent(NamedTuple):
@@ -28,7 +28,7 @@ class _Unsent(NamedTuple):
     payload: bytes
 
 
-class CausalTotalOrder(ThreePhase):
+class CausalTotalOrder(AgreedTotalOrder):
     facts = Facts(
         name="causal-total",
         description="three phases agree on a timestamp beyond those of the causal past",
@@ -45,11 +45,9 @@ class CausalTotalOrder(ThreePhase):
     def queued(self) -> int:
         return len(self._outbox) + super().queued
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.destinations(to, payload)
-        clock = self.next_clock()
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         self._outbox.append(_Unsent(clock, dests, payload))
-        return Multicast(clock, list(self._begin_next()))
+        return list(self._begin_next())
 
     def receive(self, message: Any) -> list[Effect]:
         return [*super().receive(message), *self._begin_next()]

@@ -38,9 +38,9 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Names, Option, Relays, WireFormat
-from ..machine import Effect, Held, MessageKey, Multicast, key_of
+from ..machine import Effect, Held, MessageKey, key_of
 from ..process import Process, State, refusal
-from ..snapshots import FLAG, TABLE, Form, by_key, kept, valued
+from ..snapshots import FLAG, PAIRS, TABLE, by_key, kept, valued
 from .sequencer_office import (
     EVERYWHERE,
     LONG,
@@ -106,14 +106,7 @@ class SequencerTotalOrder(Process):
     """Our requests that not everybody may have."""
     _entrusted: dict[MessageKey, SequencerRequest] = kept(by_key(SequencerRequest, key_of))
     """The same of those who leave."""
-    _recent: dict[MessageKey, Place] = kept(
-        Form(
-            lambda n: {},
-            lambda recent: sorted((*name, place) for name, place in recent.items()),
-            lambda recent: {(sender, clock): place for sender, clock, place in recent},
-        )
-    )
-    """The places of what not everybody may have delivered."""
+    _recent: dict[MessageKey, Place] = kept(PAIRS)  # the places of what not everybody may have delivered
     _unsaid: int = kept(within="succession")  # the weight of deliveries since we said how far we are
     _place: Place = kept(valued(()), within="succession")  # of our last delivery
     _ended: int = kept(within="succession")  # bit set: those of whom nothing more comes
@@ -143,15 +136,13 @@ class SequencerTotalOrder(Process):
         """Whether we are the coordinator, and not only about to be."""
         return self._office is not None
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.destinations(to, payload)
-        clock = self.next_clock()
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         previous, self._requested = self._requested, clock
         told = previous, self._epoch, payload, self._place
         request = SequencerRequest(self.me, clock, self.n, dests, *told)
         self._kept[clock] = request
         self._kept_size += len(payload) + BESIDE
-        return Multicast(clock, list(self._handle(request, self.events)))
+        return list(self._handle(request, self.events))
 
     @property
     def kept_bytes(self) -> int:

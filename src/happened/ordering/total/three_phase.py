@@ -16,7 +16,7 @@ Invariant  a message's final timestamp is at least what each destination propose
 When a sender is expelled, the others decide its messages: three_phase_survival.py.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ..facts import Facts, MembershipChanges, WireFormat
-from ..machine import Effect, Held, MessageKey, Multicast, key_of
+from ..machine import Effect, Held, MessageKey, key_of
 from ..process import Process, State, refusal
 from ..snapshots import TABLE, Form, by_key, kept
 from .three_phase_survival import (
@@ -71,13 +71,22 @@ class _Entry(NamedTuple):
         return self.timestamp, self.message.sender, self.message.clock
 
 
-class ThreePhase(Process):
+class AgreedTotalOrder(Process):
     """Both sides of the algorithm; a protocol says when the agreement on a multicast begins.
 
     A process that leaves still proposes for what is on its way to it; whoever has heard that it leaves
     does not wait for that, and then does not tell it the final timestamp either. It delivers nothing more:
     what it told the others before it left is all that they can know of its order.
     """
+
+    facts = Facts(
+        name="agreed",
+        description="three phases agree on a timestamp for every message",
+        paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
+        order=Order.TOTAL,
+        wire=WIRE,
+        membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
+    )
 
     _timestamp: int = kept(within="phases")  # the textbook's `clock`
     _priority: int = kept(within="phases")
@@ -115,6 +124,9 @@ class ThreePhase(Process):
     def settled(self) -> bool:
         """Whether every message of ours has its final timestamp."""
         return not self._rounds
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        return list(self.begin(clock, dests, payload))
 
     def begin(self, clock: int, dests: int, payload: bytes) -> Iterator[Effect]:
         me = self.me
@@ -345,19 +357,3 @@ class ThreePhase(Process):
 def _check_timestamp(message: Any) -> None:
     if not 0 < message.timestamp < CLOCK_LIMIT - 1:
         raise refusal(message, f"cannot have timestamp {message.timestamp}")
-
-
-class AgreedTotalOrder(ThreePhase):
-    facts = Facts(
-        name="agreed",
-        description="three phases agree on a timestamp for every message",
-        paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
-        order=Order.TOTAL,
-        wire=WIRE,
-        membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
-    )
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.destinations(to, payload)
-        clock = self.next_clock()
-        return Multicast(clock, list(self.begin(clock, dests, payload)))
