@@ -67,10 +67,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """The number that frames of a protocol carry, and the module that encodes and decodes them.
-
-    The module is named, not imported: the room `wire` stands on this one.
-    """
+    """The number that frames of a protocol carry, and the module that encodes and decodes them. The module is
+    named, not imported: the room `wire` stands on this one."""
 
     number: int  # part of the format: never reused, never changed
     codec: str  # dotted name of a module with MESSAGES, encode and decode; see wire/__init__.py

@@ -70,12 +70,10 @@ def _printed(message: Any) -> str:
 
 
 class ProtocolMessage(Record):
-    """What one transmission carries. Values: never changed once made.
-
-    An application message is named by its sender and clock, whoever relays it. A control message (an
-    acknowledgement, say) is for no application: its `dests` is empty, and its sender and clock name the
-    application message it speaks of, clock 0 meaning none.
-    """
+    """What one transmission carries. Values: never changed once made. An application message is named by its
+    sender and clock, whoever relays it. A control message (an acknowledgement, say) is for no application:
+    its `dests` is empty, and its sender and clock name the application message it speaks of, clock 0 meaning
+    none."""
 
     costs = 0  # its `model_bytes`, if that is always the same and not that of entries and units
 
@@ -138,10 +136,8 @@ class ProtocolMessage(Record):
 
 
 class BareApplication(ProtocolMessage):
-    """A message for an application, with a sender, a clock, destinations and a payload in whatever fields.
-
-    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: a reader cannot decode the packed numbers.
-    """
+    """A message for an application, with a sender, a clock, destinations and a payload in whatever fields. It
+    prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: a reader cannot decode the packed numbers."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -181,11 +177,10 @@ class Application(BareApplication):
 
 class Control(ProtocolMessage):
     """A message of the protocol to itself. A field `clock` names the application message that it is about.
-
-    `str` is how stories tell of it, on one line: `says` as the paper writes it, or by its name.
-    """
+    `str` is how stories tell of it, on one line: `says` as the paper writes it, or by its name."""
 
     says = ""  # a format; {0.clock} is its clock
+    counts = ""  # the fields whose items are its entries; none: it is one
     sender: int
 
     def __str__(self) -> str:
@@ -201,7 +196,7 @@ class Control(ProtocolMessage):
         return b""
 
     def size(self) -> tuple[int, int]:
-        return 1, 0
+        return sum(len(getattr(self, name)) for name in self.counts.split()) if self.counts else 1, 0
 
 
 def field(name: str) -> Any:

@@ -79,11 +79,9 @@ LOG = Form(
 
 
 def strip(log: DependencyLog, dests: int) -> tuple[DependencyLog, dict[int, int]]:
-    """The log without the units that name a member of `dests`, and those units by member.
-
-    SND(2), SND(3): whoever is in `dests` gets a message now; PC2 ends the propagation of older ones to it.
-    A member's units are a vector of clocks: by Lemma 1 a log has at most one message of a sender to it.
-    """
+    """The log without the units that name a member of `dests`, and those units by member. SND(2), SND(3):
+    whoever is in `dests` gets a message now; PC2 ends the propagation of older ones to it. A member's units
+    are a vector of clocks: by Lemma 1 a log has at most one message of a sender to it."""
     vector = lanes(log.n)
     ones, shift, clocks = vector.ones, vector.shift, log.clocks
     hits = log.sets & ones * dests
@@ -145,11 +143,9 @@ def without(log: DependencyLog, dests: int, senders: int) -> DependencyLog:
 
 
 def merge(a: DependencyLog, b: DependencyLog) -> DependencyLog:
-    """What is necessary once both pasts are known: RCV(4) and RCV(5), as corrected.
-
-    A unit survives iff both logs have it, or one has it and the other has no entry as new: absence beside
-    a newer entry means settled. Commutative, associative, idempotent on logs of one computation.
-    """
+    """What is necessary once both pasts are known: RCV(4) and RCV(5), as corrected. A unit survives iff both
+    logs have it, or one has it and the other has no entry as new: absence beside a newer entry means settled.
+    Commutative, associative, idempotent on logs of one computation."""
     vector = lanes(a.n)
     guards, shift = vector.guards, vector.shift
     not_behind_a = (a.clocks | guards) - b.clocks & guards

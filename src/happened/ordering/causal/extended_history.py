@@ -77,10 +77,8 @@ class ExtendedHistory(Part):
     def stamp(
         self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
     ) -> tuple[HistoryEntry, ...]:
-        """The timestamp of a message to this set: R2, R9, with `redundancy` R7, if `extended` R6.1.
-
-        Whether a message is needed is asked for each recipient by itself, which merges R7 and R9.
-        """
+        """The timestamp of a message to this set: R2, R9, with `redundancy` R7, if `extended` R6.1. Whether a
+        message is needed is asked for each recipient by itself, which merges R7 and R9."""
         return tuple(
             entry if extended else entry._replace(copied=0)
             for entry in self

@@ -90,11 +90,9 @@ class _Arrival(NamedTuple):
 
 
 class PhasedMulticast(HoldingProcess[Any]):
-    """A multicast goes to all the other members of a group we are in, and to ourselves if we are named.
-
-    What is held is an `_Arrival`. `pending` says which process must pass a phase, by a message of whatever
-    name: its clock is 0.
-    """
+    """A multicast goes to all the other members of a group we are in, and to ourselves if we are named. What
+    is held is an `_Arrival`. `pending` says which process must pass a phase, by a message of whatever name:
+    its clock is 0."""
 
     facts = Facts(
         name="phased",
@@ -268,9 +266,9 @@ class PhasedMulticast(HoldingProcess[Any]):
         ]
 
     def read(self, fields: tuple[Any, ...]) -> _Arrival:
-        *place, content = fields
+        sender, clock, previous, content = fields
         kind = Resynchronisation if len(content) == len(Resynchronisation._fields) else PhasedMessage
-        return _Arrival(*place, kind(*content))
+        return _Arrival(sender, clock, previous, kind(*content))
 
 
 def _checked(groups: Iterable[Iterable[int]], n: int) -> list[int]:

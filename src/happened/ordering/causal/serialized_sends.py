@@ -61,10 +61,8 @@ def waiting(kind: type) -> Form:
 
 
 class SerializedProcess(Process, Generic[M]):
-    """A process of a protocol whose sends are serialized.
-
-    A protocol supplies `stamp`, `follow`, `_waiting`, and what stands below without a body.
-    """
+    """A process of a protocol whose sends are serialized. A protocol supplies `stamp`, `follow`, `_waiting`,
+    and what stands below without a body."""
 
     message_type: ClassVar[type]
 
@@ -85,10 +83,8 @@ class SerializedProcess(Process, Generic[M]):
 
     @abstractmethod
     def check_serialized(self, message: M) -> None:
-        """Refuse a message unless it knows of what we know, or what we know knows of it.
-
-        Of two serialized sends, the later knows the earlier.
-        """
+        """Refuse a message unless it knows of what we know, or what we know knows of it. Of two serialized
+        sends, the later knows the earlier."""
 
     @abstractmethod
     def pass_link(self, message: M) -> list[Effect]:

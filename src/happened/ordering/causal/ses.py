@@ -29,10 +29,8 @@ Pair = tuple[int, int]
 
 
 class SesMessage(Application):
-    """M(sender, clock), the same for all its destinations.
-
-    It carries no units: a vector time says what happened, not which message went where.
-    """
+    """M(sender, clock), the same for all its destinations. It carries no units: a vector time says what
+    happened, not which message went where."""
 
     time: int  # lanes: the vector time of its send, itself included
     pairs: tuple[Pair, ...]  # in order of destination

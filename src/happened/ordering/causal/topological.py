@@ -36,7 +36,7 @@ from ..facts import (
     WireFormat,
 )
 from ..machine import Effect, Held, Hop, MessageKey
-from ..messages import WholeMessage, field
+from ..messages import Record, WholeMessage, field
 from ..process import refusal
 from ..snapshots import Form, kept, reader
 from .extended_history import HistoryEntry, Timestamped, check_entries, without
@@ -44,10 +44,8 @@ from .histories import OPTIONS, HistoryProcess
 
 
 class HopMessage(Timestamped):
-    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop).
-
-    Its units are about hop messages: the destinations of each are the neighbours its relay addressed.
-    """
+    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop). Its
+    units are about hop messages: the destinations of each are the neighbours its relay addressed."""
 
     relay: int
     hop: int
@@ -73,33 +71,19 @@ class Unforwarded(NamedTuple):
     due: bool  # whether the witness itself is to get it through the forwarder
 
 
-class _NamedHop(NamedTuple):
+class _NamedHop(Record):
     """A hop message under its own name."""
 
     message: HopMessage
-
-    @property
-    def sender(self) -> int:
-        return self.message.relay
-
-    @property
-    def clock(self) -> int:
-        return self.message.hop
-
-    @property
-    def dests(self) -> int:
-        return self.message.address
-
-    @property
-    def entries(self) -> tuple[HistoryEntry, ...]:
-        return self.message.entries
+    sender = field("message.relay")
+    clock = field("message.hop")
+    dests = field("message.address")
+    entries = field("message.entries")
 
 
 class Topological(HistoryProcess[Any]):
-    """One process, application or router. `pending` names hop messages: (relay, clock of the relay).
-
-    What it holds, and what its history is about, is a `_NamedHop`.
-    """
+    """One process, application or router. `pending` names hop messages: (relay, clock of the relay). What it
+    holds, and what its history is about, is a `_NamedHop`."""
 
     facts = Facts(
         name="topological",
@@ -109,9 +93,7 @@ class Topological(HistoryProcess[Any]):
         wire=WireFormat(61, "happened.wire.topological"),
         membership=MembershipChanges(expels_one=True, recycles=True),
         copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
-        waits=Waits(
-            names_missing=False,  # but the hop messages that bring them
-        ),
+        waits=Waits(names_missing=False),  # but the hop messages that bring them
         assumes=Assumptions(most_processes=MANY_PROCESSES),
     )
 
@@ -174,10 +156,8 @@ class Topological(HistoryProcess[Any]):
         return [*arrived, *self._pass_on(message.carried)]
 
     def _pass_on(self, carried: WholeMessage, hop: int | None = None) -> list[Effect]:
-        """Send an application message to the neighbours next on its way, with copies to witnesses.
-
-        `hop` is the clock of this hop; None: the clock advances by one.
-        """
+        """Send an application message to the neighbours next on its way, with copies to witnesses. `hop` is
+        the clock of this hop; None: the clock advances by one."""
         return self._send_on(carried, self._onward(self.place.branches, carried), hop)
 
     def _send_on(
@@ -199,11 +179,9 @@ class Topological(HistoryProcess[Any]):
         return [Send(d, message) for d in unpack(message.address)]
 
     def _note(self, onto: int, carried: WholeMessage) -> None:
-        """As a witness, keep what a forwarder got and has to forward.
-
-        Not where the same hop went: then it was sent by the one that this forwarder succeeded. Who got it may
-        have been succeeded too, and then stands behind the same branch.
-        """
+        """As a witness, keep what a forwarder got and has to forward. Not where the same hop went: then it
+        was sent by the one that this forwarder succeeded. Who got it may have been succeeded too, and then
+        stands behind the same branch."""
         for forwarder, branches in self.place.watches:
             if not onto >> forwarder & 1:
                 continue
@@ -235,9 +213,7 @@ class Topological(HistoryProcess[Any]):
 
     def stand_in(self, forwarder: int) -> list[Effect]:
         """Send on what this forwarder was given and has not sent on, over its own branches and in its stead.
-
-        All that it sent must have arrived, and all that was sent to it must have come here.
-        """
+        All that it sent must have arrived, and all that was sent to it must have come here."""
         branches = dict(self.place.watches)[forwarder]
         effects: list[Effect] = []
         for carried, _ in self._unforwarded.pop(forwarder, {}).values():

@@ -45,7 +45,7 @@ from ..facts import (
     WireFormat,
 )
 from ..machine import Effect, Held, Hop, Unit
-from ..messages import WholeMessage
+from ..messages import WholeMessage, field
 from ..process import State, refusal
 from .carrier import Carrier, HopHeader, InHop
 from .ks import KsMessage
@@ -53,18 +53,13 @@ from .placed import PLACE, PlacedProcess
 
 
 class ZonedMessage(InHop):
-    """M(sender, clock) on its way through one zone, as `relay` sends it to one member.
-
-    The hop numbers the members of the zone by themselves, in the order of their indices. Two processes have
-    at most one zone in common, so the relay tells which it is.
-    """
+    """M(sender, clock) on its way through one zone, as `relay` sends it to one member. The hop numbers the
+    members of the zone by themselves, in the order of their indices. Two processes have at most one zone in
+    common, so the relay tells which it is."""
 
     relay: int
     hop: KsMessage
-
-    @property
-    def via(self) -> int:
-        return self.relay
+    via = field("relay")
 
 
 class _Zone:
@@ -90,11 +85,9 @@ class _Zone:
 
 
 class ZonedKs(PlacedProcess):
-    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone).
-
-    Zones may be new at a place that it moves to, or have more members of higher indices. A zone that would
-    lose a member, or get one in between, is refused: hops in flight number the members.
-    """
+    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone). Zones may
+    be new at a place that it moves to, or have more members of higher indices. A zone that would lose a
+    member, or get one in between, is refused: hops in flight number the members."""
 
     facts = Facts(
         name="zoned-ks",
@@ -103,9 +96,7 @@ class ZonedKs(PlacedProcess):
         options=(PLACE,),
         wire=WireFormat(70, "happened.wire.zoned_ks"),
         copies=CopyTravel(relays=Relays.ROUTERS),
-        waits=Waits(
-            names_missing=False,  # but the hops that bring them
-        ),
+        waits=Waits(names_missing=False),  # but the hops that bring them
         membership=MembershipChanges(recycles=True),
         assumes=Assumptions(most_processes=MANY_PROCESSES),
     )
@@ -131,15 +122,16 @@ class ZonedKs(PlacedProcess):
                 message, f"came in a hop of process {message.relay} that is refused: {error}"
             ) from error
         self.arrival()
+        return self._deliver(zone, delivered)
+
+    def _deliver(self, zone: _Zone, delivered: Iterable[WholeMessage]) -> list[Effect]:
+        """Hand each message to the application if that is a destination, and send it on, at once."""
         effects: list[Effect] = []
         for carried in delivered:
-            effects += self._deliver(zone, carried)
+            if carried.dests >> self.me & 1:
+                effects.append(self.delivery(carried))
+            effects += self._send_into([other for other in self._zones if other is not zone], carried)
         return effects
-
-    def _deliver(self, zone: _Zone, carried: WholeMessage) -> list[Effect]:
-        """Hand a message to the application if that is a destination, and send it on, at once."""
-        arrived: list[Effect] = [self.delivery(carried)] if carried.dests >> self.me & 1 else []
-        return arrived + self._send_into([other for other in self._zones if other is not zone], carried)
 
     def _send_into(self, zones: Iterable[_Zone], carried: WholeMessage) -> list[Effect]:
         sender, clock, dests, payload = carried
@@ -182,7 +174,7 @@ class ZonedKs(PlacedProcess):
 
     def log_size(self) -> tuple[int, int]:
         """The entries and units in the logs of all zones."""
-        sizes = [zone.carrier.log_size() for zone in self._zones]
+        sizes = [zone.carrier.ks.log_size() for zone in self._zones]
         return sum(entries for entries, _ in sizes), sum(units for _, units in sizes)
 
     def hop_of(self, message: ZonedMessage, peer: int) -> Hop:
@@ -191,7 +183,7 @@ class ZonedKs(PlacedProcess):
         return Hop(zone.name, message.relay, hop.clock, to, frozenset(), zone.named(hop.units()))
 
     def logs(self) -> dict[str, frozenset[Unit]]:
-        return {zone.name: zone.named(zone.carrier.log_units()) for zone in self._zones}
+        return {zone.name: zone.named(zone.carrier.ks.log_units()) for zone in self._zones}
 
     def knowledge(self) -> list[tuple[str, str]]:
         return [
@@ -199,7 +191,7 @@ class ZonedKs(PlacedProcess):
                 f"log of {zone.name}",
                 notation.entries(
                     (zone.members[s], t, frozenset(zone.members[d] for d in to))
-                    for s, t, to in zone.carrier.log_entries()
+                    for s, t, to in zone.carrier.ks.log_entries()
                 ),
             )
             for zone in self._zones
@@ -232,8 +224,8 @@ class ZonedKs(PlacedProcess):
         for members, _ in zones:
             zone = following.get(members)
             carrier = zone.carrier if zone is not None else Carrier(members.index(self.me), len(members))
-            while carrier.n < len(members):
-                carrier.join()
+            for new in range(carrier.ks.n, len(members)):
+                carrier.join(new)
             carriers.append(carrier)
         return carriers
 
@@ -267,27 +259,25 @@ class ZonedKs(PlacedProcess):
     def _leave(self, process: int) -> list[Effect]:
         effects = super().leave(process)
         for zone, member in self._zones_with(process):
-            zone.carrier.leave(member)
+            zone.carrier.ks.leave(member)
         return effects
 
     def close(self, process: int) -> list[Effect]:
         effects = super().close(process)
         for zone, member in self._zones_with(process):
-            for carried in zone.carrier.close(member):
-                effects += self._deliver(zone, carried)
+            effects += self._deliver(zone, zone.carrier.close(member))
         return effects
 
     def forget(self, process: int) -> None:
         super().forget(process)
         for zone, member in self._zones_with(process):
-            zone.carrier.forget(member)
+            zone.carrier.ks.forget(member)
 
     def join(self, process: int) -> list[Effect]:
         is_known = process < self.n
         effects = super().join(process)
-        if is_known:
-            for zone, member in self._zones_with(process):
-                zone.carrier.join_again(member)
+        for zone, member in self._zones_with(process) if is_known else ():
+            zone.carrier.join(member)
         return effects
 
     def _zones_with(self, process: int) -> list[tuple[_Zone, int]]:
@@ -299,9 +289,9 @@ class ZonedKs(PlacedProcess):
 
     def load(self, state: State) -> None:
         place = None if state["place"] is None else restored(state["place"])
-        carriers = [Carrier.from_state(carrier) for carrier in state["zones"]]
+        carriers = [Carrier(0, 1).resume(carrier) for carrier in state["zones"]]
         zones = _zones_of(place or alone(self.me, self.n), self.me)
-        if [carrier.n for carrier in carriers] != [len(members) for members, _ in zones]:
+        if [carrier.ks.n for carrier in carriers] != [len(members) for members, _ in zones]:
             raise ValueError("its zones are not those of its place")
         self._stand(place, carriers)
 

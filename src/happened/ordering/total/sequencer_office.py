@@ -89,15 +89,13 @@ class Unsettled(NamedTuple):
 class SequencerHandover(Control):
     """The role, for its receiver: what the coordinator must know to go on."""
 
+    counts = "taken tails early unsettled"
     epoch: int
     taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
     early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
     place: int  # the first number of the last place given
     unsettled: tuple[Unsettled, ...]
-
-    def size(self) -> tuple[int, int]:
-        return len(self.taken) + len(self.tails) + len(self.early) + len(self.unsettled), 0
 
     def model_bytes(self) -> int:
         told = 8 + 6 * len(self.taken) + 8 * len(self.tails) + 12 * len(self.unsettled)
@@ -143,6 +141,7 @@ class SequencerSettled(Control):
 class SequencerReport(Control):
     """What a process knows of the order, for the one that goes on with it when another has ended."""
 
+    counts = "delivered recent held requests"
     ended: int  # bit set: whose end this is about
     requested: int  # the clock of its last request
     last: MessageKey  # the message it delivered last
@@ -151,9 +150,6 @@ class SequencerReport(Control):
     recent: tuple[tuple[Place, int, int], ...]  # (place, sender, clock) of what not everybody may have
     held: tuple[SequencerOrder, ...]
     requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
-
-    def size(self) -> tuple[int, int]:
-        return len(self.delivered) + len(self.recent) + len(self.held) + len(self.requests), 0
 
     def model_bytes(self) -> int:
         known = 16 + 6 * len(self.delivered) + 10 * len(self.recent)
@@ -167,11 +163,9 @@ class SequencerReport(Control):
 class SequencerTestament(Control):
     """What a process that leaves would report: others do so instead."""
 
+    counts = "recent requests"
     recent: tuple[tuple[Place, int, int], ...]  # as in a report
     requests: tuple[SequencerRequest, ...]
-
-    def size(self) -> tuple[int, int]:
-        return len(self.recent) + len(self.requests), 0
 
     def model_bytes(self) -> int:
         return 10 * len(self.recent) + sum(8 + len(request.payload) for request in self.requests)
@@ -317,7 +311,6 @@ def _known(
     reports: Mapping[int, SequencerReport],
 ) -> tuple[dict[MessageKey, SequencerRequest], dict[MessageKey, Place]]:
     """The requests that anybody has, and the places that anybody knows: whatever order the reports are in.
-
     What is held is an order, from which its request can be told but for what its sender had reached."""
     requests: dict[MessageKey, SequencerRequest] = {}
     places: dict[MessageKey, Place] = {}

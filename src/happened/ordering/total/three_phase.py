@@ -72,12 +72,10 @@ class _Entry(NamedTuple):
 
 
 class AgreedTotalOrder(Process):
-    """Both sides of the algorithm; a protocol says when the agreement on a multicast begins.
-
-    A process that leaves still proposes for what is on its way to it; whoever has heard that it leaves
-    does not wait for that, and then does not tell it the final timestamp either. It delivers nothing more:
-    what it told the others before it left is all that they can know of its order.
-    """
+    """Both sides of the algorithm; a protocol says when the agreement on a multicast begins. A process that
+    leaves still proposes for what is on its way to it; whoever has heard that it leaves does not wait for
+    that, and then does not tell it the final timestamp either. It delivers nothing more: what it told the
+    others before it left is all that they can know of its order."""
 
     facts = Facts(
         name="agreed",

@@ -80,12 +80,10 @@ class Known(NamedTuple):
 class AgreedReport(Control):
     """What process `sender` knows of the messages of those who were expelled."""
 
+    counts = "known"
     ended: int  # bit set: those of whom it gets nothing more
     known: tuple[Known, ...]
     via = field("sender")
-
-    def size(self) -> tuple[int, int]:
-        return len(self.known), 0
 
     def model_bytes(self) -> int:
         return 4 + 10 * len(self.known)
@@ -95,11 +93,9 @@ class AgreedFinals(Control):
     """Phase 3 of messages of others: what process `sender` has decided in the place of one who was expelled,
     or knows and passes on before it leaves."""
 
+    counts = "finals"
     finals: tuple[tuple[int, int, int], ...]  # (sender, clock, timestamp) of messages of others
     via = field("sender")
-
-    def size(self) -> tuple[int, int]:
-        return len(self.finals), 0
 
     def model_bytes(self) -> int:
         return 10 * len(self.finals)

@@ -15,8 +15,8 @@ from ....core.orders import Order
 from ...facts import Facts, Option, Qualifier, Waits, WireFormat
 from ...machine import Effect, Held, Multicast
 from ...process import Process, refusal
-from ...snapshots import Form, kept
-from ..carrier import Carrier, HopHeader, InHop
+from ...snapshots import kept
+from ..carrier import CARRIERS, Carrier, HopHeader, InHop
 from ..ks import KsMessage
 from .managed import NO_EXPULSION
 
@@ -48,18 +48,10 @@ class Labelled(Process):
             promise="causal among the messages of each label, by chains of that label",
         ),
         membership=NO_EXPULSION,
-        waits=Waits(
-            names_missing=False,  # but what they are within their label
-        ),
+        waits=Waits(names_missing=False),  # but what they are within their label
     )
 
-    _labels: dict[str, Carrier] = kept(
-        Form(
-            lambda n: {},
-            lambda labels: tuple((label, carrier.state()) for label, carrier in sorted(labels.items())),
-            lambda labels: {label: Carrier.from_state(carrier) for label, carrier in labels},
-        )
-    )
+    _labels: dict[str, Carrier] = kept(CARRIERS)
 
     def __init__(self, me: int, n: int, *, most: int = MOST_LABELS) -> None:
         super().__init__(me, n)
@@ -105,7 +97,7 @@ class Labelled(Process):
     def join(self, process: int) -> list[Effect]:
         effects = super().join(process)
         for carrier in self._labels.values():
-            carrier.join()
+            carrier.join(process)
         return effects
 
 

@@ -115,10 +115,8 @@ class OrderedDelivery(NamedTuple):
 
 
 class _Deliveries(Part):
-    """Exactly which messages of one sender were delivered here.
-
-    Each tells its predecessor, so those without a gap are one clock; only what overtook is kept one by one.
-    """
+    """Exactly which messages of one sender were delivered here. Each tells its predecessor, so those without
+    a gap are one clock; only what overtook is kept one by one."""
 
     _upto: int = kept()
     _early: dict[int, int] = kept(TABLE)  # the clock of each delivered message, by that of its predecessor
