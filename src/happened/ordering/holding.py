@@ -39,8 +39,7 @@ class Delayed(NamedTuple, Generic[M]):
 
 
 class DelayQueue(Generic[M]):
-    """Messages that arrived too early, each parked under one thing it lacks (watch-one). Iterating gives what is
-    held, in order of arrival.
+    """Messages that arrived too early, each parked under one thing it lacks (watch-one).
 
     What a message waits for is a set of *wants* (lane, level): a lane is a counter of the machine that only
     grows, usually the clock of the last message delivered of one sender. A held message is parked under a

@@ -4,10 +4,10 @@
         _direct: int = kept(VECTOR)
         _epoch: int = kept(within="role")
 
-In a snapshot the first is called "direct", and the second is a part of the tuple "role", in the order in which
-the class declares them. A snapshot is JSON with the protocol's name and version. Its values are numbers, None,
-text, bytes, and tuples of these; they come back as they went. Long numbers are written in hexadecimal, since
-Python bounds the length of decimal ones it will parse.
+In a snapshot the first is called "direct", and the second is a part of the tuple "role", in the order in
+which the class declares them. A snapshot is JSON with the protocol's name and version. Its values are
+numbers, None, text, bytes, and tuples of these; they come back as they went. Long numbers are written in
+hexadecimal, since Python bounds the length of decimal ones it will parse.
 """
 
 import json

@@ -322,7 +322,7 @@ class Timestamped(Application):
         return ((sender, clock, dests) for sender, clock, dests, _ in self.entries)
 
     def model_bytes(self) -> int:
-        """A sender, a clock and the destinations of each; two bytes more for each carbon copy that travels."""
+        """A sender, a clock and the destinations of each; two bytes more for a carbon copy that travels."""
         return super().model_bytes() + 2 * sum(entry.copied.bit_count() for entry in self.entries)
 
 

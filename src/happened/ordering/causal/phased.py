@@ -251,8 +251,8 @@ class PhasedMulticast(HoldingProcess[Any]):
                     yield self._lane(group, lagging), phase
 
     def _lags(self, group: int, phase: int) -> int | None:
-        """A member of a group of ours that has not passed this phase. Not ourselves: what we sent to ourselves
-        was delivered when it was sent."""
+        """A member of a group of ours that has not passed this phase. Not ourselves: what we sent to
+        ourselves was delivered at once."""
         if not self._groups[group] >> self.me & 1:
             return None
         others = unpack(self._groups[group] & ~(1 << self.me))

@@ -76,7 +76,8 @@ class PruningMessage(Application):
 class Pruning(ListeningProcess[PruningMessage]):
     facts = Facts(
         name="pruning",
-        description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
+        description="prunes and counts four kinds of redundant information; as little as ks, grouped "
+        "otherwise",
         paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
         wire=WireFormat(10, "happened.wire.pruning"),
         promises=Promises(optimal=True),

@@ -15,11 +15,10 @@ Leaves out the mutual exclusion itself (token.py); recovery once serialization i
 Invariant  the messages to one process are a chain of links, in which each follows exactly one other. `_last`
            is the last link passed, and every link before it was; `_waiting` maps a link that is not passed to
            what follows it, so a message costs O(1) whenever it comes. Two followers of one link mean that
-           sends were not serialized: the second is refused before it changes anything.
-           Our own broadcast is a link like any other and is passed in its turn, after what it follows: counted
-           when it is sent, a message that follows it could be delivered before one that it follows.
-           `_latest` is the most recent broadcast in our causal past; or, for each destination, the most recent
-           message to it.
+           sends were not serialized: the second is refused before it changes anything. Our own broadcast is a
+           link like any other and is passed in its turn, after what it follows: counted when it is sent, a
+           message that follows it could be delivered before one that it follows. `_latest` is the most recent
+           broadcast in our causal past; or, for each destination, the most recent message to it.
 """
 
 from abc import abstractmethod

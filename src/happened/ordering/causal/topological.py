@@ -87,7 +87,8 @@ class Topological(HistoryProcess[Any]):
 
     facts = Facts(
         name="topological",
-        description="routers on a tree whose timestamps leave out what stays on other sides of their separators",
+        description="routers on a tree whose timestamps leave out what stays on other sides of their "
+        "separators",
         paper="Rodrigues & Veríssimo, ICDCS 1995",
         options=OPTIONS,
         wire=WireFormat(61, "happened.wire.topological"),

@@ -56,7 +56,7 @@ class CausalTotalOrder(AgreedTotalOrder):
         return [*super().leave(process), *self._begin_next()]
 
     def _begin_next(self) -> Iterator[Effect]:
-        while self._outbox and self.settled:
+        while self._outbox and not self._rounds:  # every message of ours has its final timestamp
             clock, dests, payload = self._outbox.popleft()
             if dests & ~self.gone or dests >> self.me & 1:  # otherwise it was for those who have left
                 yield from self.begin(clock, dests, payload)

@@ -89,7 +89,8 @@ class SequencerTotalOrder(Process):
         membership=MembershipChanges(
             at_join="gets an index, and hears who is the coordinator",
             at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
-            at_expulsion="is not addressed any more; the first one present puts in order what all others report",
+            at_expulsion="is not addressed any more; the first one present puts in order what all others "
+            "report",
         ),
     )
 
@@ -160,7 +161,9 @@ class SequencerTotalOrder(Process):
         effects = super().leave(process)
         if process == self.me:
             self._held = {}
-            return effects + self._bequeath() + self._pass_on_role()
+            testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
+            told = self.to_each(testament, self.others) if self._kept or self._recent else []
+            return effects + told + self._pass_on_role()
         if self._office is not None:
             self._office.tails.pop(process, None)
             self._office.has_seen(process, EVERYWHERE)
@@ -176,24 +179,19 @@ class SequencerTotalOrder(Process):
         self._epoch = epoch
         return effects + self._report()
 
-    def _bequeath(self) -> list[Effect]:
-        testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
-        others = self.present & ~(1 << self.me)
-        return [Send(d, testament) for d in unpack(others)] if self._kept or self._recent else []
-
     def _places(self) -> tuple[tuple[Place, int, int], ...]:
         return tuple(sorted((place, *name) for name, place in self._recent.items()))
 
     def _pass_on_role(self) -> list[Effect]:
         """As one who leaves, let the first one present be the coordinator."""
-        others = self.present & ~(1 << self.me)
+        others = self.others
         return self.hand_over(next(iter(unpack(others)))) if self._office is not None and others else []
 
     def hand_over(self, successor: int) -> list[Effect]:
         """Give the role to another process; returns what to send, as any input does."""
         if self._office is None:
             raise LocalProtocolError(f"process {self.me} is not the coordinator and has no role to hand over")
-        if not self.present >> max(successor, 0) & 1 or successor in (self.me, -1):
+        if successor < 0 or not self.others >> successor & 1:
             raise LocalProtocolError(f"process {successor} is not another one present: it cannot succeed")
         office, self._office = self._office, None
         self._epoch += 1
@@ -202,11 +200,8 @@ class SequencerTotalOrder(Process):
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
         unsettled = tuple(each._replace(missing=office.missing(each)) for each in office.unsettled)
         role = SequencerHandover(self.me, self._epoch, taken, tails, early, office.place, unsettled)
-        others = self.present & ~(1 << self.me | 1 << successor)
-        return [
-            Send(successor, role),
-            *(Send(d, SequencerAnnouncement(self.me, self._epoch, successor)) for d in unpack(others)),
-        ]
+        news = SequencerAnnouncement(self.me, self._epoch, successor)
+        return [Send(successor, role), *self.to_each(news, self.others & ~(1 << successor))]
 
     # Rounds.
 
@@ -220,17 +215,11 @@ class SequencerTotalOrder(Process):
             for place, each, _ in office.unsettled
         ]
         early = [request for request, _ in office.early.values()]
-        report = SequencerReport(
-            self.me,
-            self._ended,
-            self._requested,
-            self._last,
-            self._place,
-            tuple(sorted(self._delivered.items())),
-            self._places(),
-            (*ordered, *(held.order for _, held in sorted(self._held.items()))),
-            (*self._kept.values(), *self._entrusted.values(), *self._ahead.values(), *early),
-        )
+        delivered = tuple(sorted(self._delivered.items()))
+        held = (*ordered, *(held.order for _, held in sorted(self._held.items())))
+        requests = (*self._kept.values(), *self._entrusted.values(), *self._ahead.values(), *early)
+        told = self._ended, self._requested, self._last, self._place, delivered, self._places()
+        report = SequencerReport(self.me, *told, held, requests)
         self._held = {}  # all of it is ordered anew
         return self._reported(report) if successor == self.me else [Send(successor, report)]
 
@@ -271,8 +260,8 @@ class SequencerTotalOrder(Process):
             effects += self._put_in_order(office, each, self.events)
         self._entrusted_until = last = max((each.place for each in lacking), default=())
         news = SequencerAnnouncement(self.me, self._epoch, self.me, last)
-        effects = [*(Send(d, news) for d in unpack(self.present & ~(1 << self.me))), *effects]
-        return effects + self._resumed(self.events) + self._settle_much(office)
+        effects = [*self.to_each(news, self.others), *effects, *self._resumed(self.events)]
+        return effects + self._settle_much(office)
 
     # Messages.
 
@@ -326,23 +315,21 @@ class SequencerTotalOrder(Process):
         return [effect for request in requests for effect in self._handle(request, since)]
 
     def _check(self, message: Any) -> None:
-        if isinstance(message, SequencerOrder):
-            self.check(message, SequencerOrder)
-        elif isinstance(message, SequencerRequest):
-            self._check_request(message)
-        elif isinstance(message, SequencerHandover | SequencerReport | SequencerTestament):
-            early = message.early if isinstance(message, SequencerHandover) else message.requests
-            for request in early:
-                self._check_request(request)
-        elif isinstance(message, SequencerSeen | SequencerSettled):
-            if not 0 <= message.sender < self.n:
-                raise refusal(message, f"comes from process {message.sender}, and we know {self.n}")
-        elif not isinstance(message, SequencerAnnouncement):
-            self.check(message, SequencerOrder)
-        elif not 0 <= message.coordinator < self.n:
-            raise refusal(
-                message, f"names process {message.coordinator} as coordinator, and we know {self.n}"
-            )
+        match message:
+            case SequencerRequest():
+                self._check_request(message)
+            case SequencerHandover() | SequencerReport() | SequencerTestament():
+                early = message.early if isinstance(message, SequencerHandover) else message.requests
+                for request in early:
+                    self._check_request(request)
+            case SequencerSeen() | SequencerSettled():
+                if not 0 <= message.sender < self.n:
+                    raise refusal(message, f"comes from process {message.sender}, and we know {self.n}")
+            case SequencerAnnouncement(coordinator=named):
+                if not 0 <= named < self.n:
+                    raise refusal(message, f"names process {named} as coordinator, and we know {self.n}")
+            case _:
+                self.check(message, SequencerOrder)
 
     def _check_request(self, request: SequencerRequest) -> None:
         # It need not be addressed to us: only the rest must make sense.
@@ -453,9 +440,8 @@ class SequencerTotalOrder(Process):
         office.settled, office.settling_more = (place, place), 0
         clocks, office.settling = office.settling, {}
         self._settled(place, clocks.get(self.me, 0))
-        others = unpack(self.present & ~(1 << self.me))
-        news = [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
-        return news + self._ask(office)
+        news = [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in unpack(self.others)]
+        return [*news, *self._ask(office)]
 
     def _settled(self, place: Place, requested: int) -> None:
         if self._entrusted_until and self._entrusted_until <= place:

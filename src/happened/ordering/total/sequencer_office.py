@@ -21,7 +21,7 @@ from ...core.destinations import pack, unpack
 from ...core.lanes import CLOCK_LIMIT
 from ..machine import MessageKey
 from ..messages import Application, Control
-from ..snapshots import TABLE, Form, Part, kept, reader, records, valued
+from ..snapshots import TABLE, Form, Part, kept, records, valued
 
 NOBODY: MessageKey = (0, 0)
 """Before the first message; no message has clock 0."""
@@ -183,7 +183,7 @@ EARLY = Form(
     lambda early: list(early.values()),
     lambda early: {
         (request.sender, request.previous): (request, since)
-        for request, since in ((reader(SequencerRequest)(fields), since) for fields, since in early)
+        for request, since in ((SequencerRequest(*fields), since) for fields, since in early)
     },
 )
 

@@ -55,6 +55,18 @@ class _Round(NamedTuple):
     highest: int
 
 
+ROUNDS = Form(
+    lambda n: {},
+    lambda rounds: sorted((clock, *opened) for clock, opened in rounds.items()),
+    lambda rounds: {clock: _Round(*fields) for clock, *fields in rounds},
+)
+SEEN = Form(
+    lambda n: {},
+    lambda seen: sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in seen.items()),
+    lambda seen: {sender: (floor, frozenset(late)) for sender, floor, late in seen},
+)
+
+
 class _Entry(NamedTuple):
     message: AgreedMessage
     timestamp: int
@@ -89,25 +101,12 @@ class AgreedTotalOrder(Process):
     _timestamp: int = kept(within="phases")  # the textbook's `clock`
     _priority: int = kept(within="phases")
     _numbers: dict[int, int] = kept(TABLE, within="phases")  # per destination how many messages we sent it
-    _rounds: dict[int, _Round] = kept(
-        Form(
-            lambda n: {},
-            lambda rounds: sorted((clock, *opened) for clock, opened in rounds.items()),
-            lambda rounds: {clock: _Round(*fields) for clock, *fields in rounds},
-        ),
-        within="phases",
-    )  # by clock
+    _rounds: dict[int, _Round] = kept(ROUNDS, within="phases")  # by clock
     _queue: dict[MessageKey, _Entry] = kept(
         by_key(_Entry, lambda entry: key_of(entry.message), in_order=True), within="phases"
     )
-    _seen: dict[int, tuple[int, frozenset[int]]] = kept(
-        Form(
-            lambda n: {},
-            lambda seen: sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in seen.items()),
-            lambda seen: {sender: (floor, frozenset(late)) for sender, floor, late in seen},
-        ),
-        within="phases",
-    )  # per sender: all up to here, and these beyond
+    _seen: dict[int, tuple[int, frozenset[int]]] = kept(SEEN, within="phases")
+    """Per sender: all up to here, and these beyond."""
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
@@ -117,11 +116,6 @@ class AgreedTotalOrder(Process):
     @property
     def queued(self) -> int:
         return len(self._rounds)
-
-    @property
-    def settled(self) -> bool:
-        """Whether every message of ours has its final timestamp."""
-        return not self._rounds
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         return list(self.begin(clock, dests, payload))
@@ -167,7 +161,12 @@ class AgreedTotalOrder(Process):
     def _check(self, message: Any) -> None:
         match message:
             case AgreedProposal():
-                self._check_proposal(message)
+                if message.sender != self.me:
+                    why = f"is not ours, and process {message.by} proposes us a timestamp for it"
+                    raise refusal(message, why)
+                if message.clock > self.clock:
+                    raise refusal(message, "was never sent")
+                _check_timestamp(message)
             case AgreedFinal():
                 self._check_final(message)
             case AgreedFinals():
@@ -182,13 +181,6 @@ class AgreedTotalOrder(Process):
                 if message.sender == self.me or message.number < 1:
                     raise refusal(message, "is our own, or does not say which of its sender's it is")
                 _check_timestamp(message)
-
-    def _check_proposal(self, message: AgreedProposal) -> None:
-        if message.sender != self.me:
-            raise refusal(message, f"is not ours, and process {message.by} proposes us a timestamp for it")
-        if message.clock > self.clock:
-            raise refusal(message, "was never sent")
-        _check_timestamp(message)
 
     def _check_final(self, message: AgreedFinal) -> None:
         entry = self._queue.get((message.sender, message.clock))
@@ -292,8 +284,7 @@ class AgreedTotalOrder(Process):
             return  # it was for somebody who has left
         self._timestamp = max(self._timestamp, highest)
         final = AgreedFinal(self.me, clock, highest)
-        for d in unpack(dests & ~(1 << self.me)):
-            yield Send(d, final)
+        yield from self.to_each(final, dests & ~(1 << self.me))
         if dests >> self.me & 1:
             yield from self._settle(final)
 
@@ -310,8 +301,7 @@ class AgreedTotalOrder(Process):
         yield from self._deliver_settled()
         if to := self._survival.say() & self.present:
             seen = AgreedSeen(self.me, self._heap[0][0] if self._heap else self._priority + 1)
-            for d in unpack(to):
-                yield Send(d, seen)
+            yield from self.to_each(seen, to)
 
     def _deliver_settled(self) -> Iterator[Effect]:
         while self._heap:

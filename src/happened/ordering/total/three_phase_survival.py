@@ -1,5 +1,5 @@
-"""What processes of `agreed` and `causal-total` tell one another, what they keep in case that a sender is expelled,
-and who decides its messages then.
+"""What processes of `agreed` and `causal-total` tell one another, what they keep in case that a sender is
+expelled, and who decides its messages then.
 
 A sender that stops may have told the final timestamp of a message to some of its destinations only. So who
 hears a final timestamp keeps it until all other destinations have delivered the message: each says now and

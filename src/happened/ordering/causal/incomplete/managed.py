@@ -250,8 +250,8 @@ class ManagedProcess(Process):
 
 
 class ManagedMulticast(ManagedProcess):
-    """A machine that drivers know: `after` is a keyword, and the history that comes with a message is asked for
-    right after it was sent or delivered."""
+    """A machine that drivers know: `after` is a keyword, and the history that comes with a message is asked
+    for right after it was sent or delivered."""
 
     facts = Facts(
         name="managed-histories",
