@@ -150,8 +150,6 @@ class GroupProcess(ListeningProcess[M]):
 
 
 class BssMessage(Application):
-    """M(sender, clock), the same for everybody."""
-
     past: int  # lanes: the last broadcast of each process before this one
     payload: bytes
 

@@ -37,8 +37,6 @@ from .bss import GroupVector
 
 
 class GroupsMessage(Application):
-    """M(sender, clock), the same for the whole group."""
-
     group: int  # the number of the group it is for
     pasts: tuple[int, ...]  # per group, lanes: the last multicast of each member before this one
     payload: bytes

@@ -103,12 +103,8 @@ class CarryingMulticast(Process):
         if len(message.stable) > message.n or message.stable[self.me : self.me + 1] > (self.clock,):
             raise refusal(message, "speaks of processes or messages that do not exist")
         for m in message.past:
-            if (
-                not 0 <= m.sender < self.n
-                or not 0 < m.clock < CLOCK_LIMIT
-                or not m.dests
-                or m.dests >> self.n
-            ):
+            is_sent = 0 <= m.sender < self.n and 0 < m.clock < CLOCK_LIMIT
+            if not is_sent or not m.dests or m.dests >> self.n:
                 raise refusal(message, f"carries M({m.sender}, {m.clock}), which nobody can have sent")
             if m.sender == self.me:
                 self.check_known(message, m.clock)
@@ -146,12 +142,9 @@ class CarryingMulticast(Process):
         self._stable[self.me] = oldest - 1
 
     def _collect(self) -> None:
-        stable = [key for key in self._buffer if key[1] <= self._stable[key[0]]]
-        for key in stable:
-            del self._buffer[key]
+        self._buffer = {key: m for key, m in self._buffer.items() if key[1] > self._stable[key[0]]}
 
     def log_size(self) -> tuple[int, int]:
-        """How many messages the buffer has, and how many destinations they name."""
         return len(self._buffer), sum(m.dests.bit_count() for m in self._buffer.values())
 
     def leave(self, process: int) -> list[Effect]:

@@ -158,8 +158,6 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
 
 
 class HistoryMessage(Timestamped):
-    """M(sender, clock), the same for all its destinations."""
-
     entries: tuple[HistoryEntry, ...]  # sorted
     payload: bytes
 

@@ -24,8 +24,6 @@ from .bss import GroupProcess
 
 
 class KimMessage(Application):
-    """M(sender, clock), the same for everybody."""
-
     direct: int  # lanes: its direct predecessors, by sender
     payload: bytes
 

@@ -219,12 +219,10 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._unmerged = {}
 
     def log_units(self) -> frozenset[Unit]:
-        """The units in the log; what PC1 and PC2 require after the last local event."""
-        self._merge_delivered()
-        return frozenset((s, t, d) for s, t, dests in self._log.entries() for d in unpack(dests))
+        """What PC1 and PC2 require after the last local event."""
+        return frozenset((s, t, d) for s, t, dests in self.log_entries() for d in dests)
 
     def log_size(self) -> tuple[int, int]:
-        """How many entries the log has, and how many units."""
         self._merge_delivered()
         return self._log.size()
 

@@ -23,8 +23,6 @@ from .lane_process import Columns, LaneProcess, named
 
 
 class PrsMessage(Application):
-    """M(sender, clock), the same for all its destinations."""
-
     before: Columns  # per destination, lanes: the direct predecessors of this message there, by sender
     payload: bytes
 

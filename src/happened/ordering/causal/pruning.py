@@ -153,7 +153,6 @@ class Pruning(ListeningProcess[PruningMessage]):
         return [("log", notation.entries((s, t, unpack(dests)) for s, t, dests in _entries(self._ci)))]
 
     def log_size(self) -> tuple[int, int]:
-        """How many entries CI has, and how many units."""
         entries = list(_entries(self._ci))
         return len(entries), sum(dests.bit_count() for _, _, dests in entries)
 

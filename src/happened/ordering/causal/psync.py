@@ -91,5 +91,4 @@ class ContextGraph(ListeningProcess[PsyncMessage]):
         self._leaves.add((message.sender, message.clock))
 
     def log_size(self) -> tuple[int, int]:
-        """How many names are kept for the next message."""
         return len(self._leaves), len(self._leaves)

@@ -24,8 +24,6 @@ from .lane_process import Columns, LaneProcess, named
 
 
 class RstMessage(Application):
-    """M(sender, clock), the same for all its destinations."""
-
     sent: Columns  # per destination, lanes: the last message of each sender to it before this one
     payload: bytes
 

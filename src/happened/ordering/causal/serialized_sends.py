@@ -147,8 +147,6 @@ class SerializedProcess(Process, Generic[M]):
 
 
 class SerializedBroadcast(Application):
-    """M(sender, clock), the same for everybody."""
-
     after: Link  # the broadcast before this one
     payload: bytes
 
@@ -238,8 +236,6 @@ Table = tuple[tuple[int, Link], ...]
 
 
 class SerializedMulticast(Application):
-    """M(sender, clock), the same for all its destinations."""
-
     latest: Table  # before this message
     payload: bytes
 

@@ -44,9 +44,6 @@ class SesMessage(Application):
         """Its own vector of clocks, and an id and a vector for each pair."""
         return 4 * self.n + (2 + 4 * self.n) * len(self.pairs)
 
-    def wanted(self, process: int) -> int:
-        return next((time for d, time in self.pairs if d == process), 0)
-
     def known_to(self, n: int) -> "SesMessage":
         vector = lanes(self.n)
         pairs = tuple((d, vector.widened(time, n)) for d, time in self.pairs)
@@ -78,7 +75,7 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
         return self.to_each(message, dests)
 
     def wanted(self, message: SesMessage) -> int:
-        return message.wanted(self.me)
+        return next((time for d, time in message.pairs if d == self.me), 0)
 
     def told(self, message: SesMessage) -> int:
         return max(super().told(message), self._lanes.get(message.time, self.me))

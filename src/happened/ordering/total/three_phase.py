@@ -1,4 +1,14 @@
-"""Skeen's agreement on a timestamp in three phases, as both `agreed` and `causal-total` use it.
+"""Total order by agreement on a timestamp in three phases: Skeen's algorithm (in Birman & Joseph, ACM TOCS
+5(1), 1987), as both `agreed` and `causal-total` use it.
+
+Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
+Promises   total order for multicasts to arbitrary sets, oneself included: all messages have one order that
+           every process follows. 3 transmissions per destination, three hops until delivery.
+Leaves out the order in which one process sends: on links that reorder, or across overlapping groups, two
+           messages of one sender may be delivered in the other order; see causal_total.py.
+Invariant  a message's final timestamp is at least what each destination proposed for it, and every later
+           proposal of that destination is larger. So nothing that is still to come can be ordered before
+           the head of the queue once that has its final timestamp.
 
 The sender of a message offers a timestamp, each destination proposes one at least as large, the largest
 becomes final; destinations deliver in the order of (final timestamp, sender, clock).
@@ -8,10 +18,6 @@ disagree on two messages. It has three repairs here, each of them needed:
   - propose max(priority + 1, ts), so that no two proposals of one process are equal;
   - raise the priority on FINAL too, so that a later proposal is beyond every message delivered;
   - order by (timestamp, sender, clock), so that equal timestamps are no tie.
-
-Invariant  a message's final timestamp is at least what each destination proposed for it, and every later
-           proposal of that destination is larger. So nothing that is still to come can be ordered before
-           the head of the queue once that has its final timestamp.
 
 When a sender is expelled, the others decide its messages: three_phase_survival.py.
 """
