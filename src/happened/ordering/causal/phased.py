@@ -180,10 +180,8 @@ class PhasedMulticast(HoldingProcess[Any]):
             phases = message.phases
             if len(phases) != len(self._groups) or not all(0 <= phase < CLOCK_LIMIT for phase in phases):
                 raise refusal(message, f"speaks of {len(phases)} groups, and there are {len(self._groups)}")
-        if (
-            not 0 <= message.group < len(self._groups)
-            or not 0 <= message.previous < message.phase < CLOCK_LIMIT
-        ):
+        is_known = 0 <= message.group < len(self._groups)
+        if not is_known or not 0 <= message.previous < message.phase < CLOCK_LIMIT:
             raise refusal(message, f"is of no phase after {message.previous} of a group we know")
         members = self._groups[message.group]
         if message.sender == self.me or not members >> self.me & members >> max(message.sender, 0) & 1:

@@ -27,7 +27,8 @@ separators of Rodrigues & Veríssimo: a gateway separates its zones, and of what
 a history filtered there (R9) keeps nothing for the other.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
@@ -62,14 +63,14 @@ class ZonedMessage(InHop):
     via = field("relay")
 
 
+@dataclass(slots=True)
 class _Zone:
     """What one process knows of a zone: its members, whom each of them leads to, and the machine for it."""
 
-    def __init__(self, me: int, members: tuple[int, ...], behind: tuple[int, ...], carrier: Carrier) -> None:
-        self.me = me  # as the zone numbers it
-        self.members = members  # increasing
-        self.behind = behind  # of each member: itself and everybody reached through it
-        self.carrier = carrier
+    me: int  # as the zone numbers it
+    members: tuple[int, ...]  # increasing
+    behind: tuple[int, ...]  # of each member: itself and everybody reached through it
+    carrier: Carrier
 
     def onward(self, relay: int, dests: int) -> int:
         """The members, in the zone's numbers, that a message for `dests` goes to from this one."""
@@ -78,6 +79,10 @@ class _Zone:
     @property
     def name(self) -> str:
         return f"zone {notation.dests(self.members)}"
+
+    def entries(self) -> Iterator[tuple[int, int, frozenset[int]]]:
+        for s, t, to in self.carrier.ks.log_entries():
+            yield self.members[s], t, frozenset(self.members[d] for d in to)
 
     def named(self, units: Iterable[Unit]) -> frozenset[Unit]:
         """Units in the zone's numbers, in those of the whole system."""
@@ -118,9 +123,8 @@ class ZonedKs(PlacedProcess):
         try:
             delivered = zone.carrier.receive(message.hop, named, self.events + 1)
         except RemoteProtocolError as error:
-            raise refusal(
-                message, f"came in a hop of process {message.relay} that is refused: {error}"
-            ) from error
+            why = f"came in a hop of process {message.relay} that is refused: {error}"
+            raise refusal(message, why) from error
         self.arrival()
         return self._deliver(zone, delivered)
 
@@ -158,9 +162,8 @@ class ZonedKs(PlacedProcess):
             raise refusal(message, f"does not come through process {relay}")
         astray = (hop.dests ^ zone.onward(i, dests)) & ~self._gone_from(zone)
         if dests >> n or not hop.dests >> zone.me & 1 or astray:
-            raise refusal(
-                message, f"is not addressed to process {self.me}, or to others than its way leads to"
-            )
+            why = f"is not addressed to process {self.me}, or to others than its way leads to"
+            raise refusal(message, why)
         return zone
 
     def pending(self) -> list[Held]:
@@ -186,16 +189,7 @@ class ZonedKs(PlacedProcess):
         return {zone.name: zone.named(zone.carrier.ks.log_units()) for zone in self._zones}
 
     def knowledge(self) -> list[tuple[str, str]]:
-        return [
-            (
-                f"log of {zone.name}",
-                notation.entries(
-                    (zone.members[s], t, frozenset(zone.members[d] for d in to))
-                    for s, t, to in zone.carrier.ks.log_entries()
-                ),
-            )
-            for zone in self._zones
-        ]
+        return [(f"log of {zone.name}", notation.entries(zone.entries())) for zone in self._zones]
 
     def resume_at(self, place: Place) -> None:
         check(place, self.me, self.n)
@@ -208,25 +202,19 @@ class ZonedKs(PlacedProcess):
     def _carriers(self, place: Place | None) -> list[Carrier]:
         """One for each zone of the place; that of a zone that goes on stays. A refusal changes nothing."""
         zones = _zones_of(place or alone(self.me, self.n), self.me)
-        before = {zone.members: zone for zone in self._zones}
-        following: dict[tuple[int, ...], _Zone] = {}
-        for members, _ in zones:
-            for old in before:
-                if members[: len(old)] == old:
-                    following[members] = before.pop(old)
-                    break
-        for old in before:
-            names = ", ".join(map(str, old))
-            raise LocalProtocolError(
-                f"zone {{{names}}} of process {self.me} can only get members of higher index"
-            )
+        before = {zone.members: zone.carrier for zone in self._zones}
         carriers = []
         for members, _ in zones:
-            zone = following.get(members)
-            carrier = zone.carrier if zone is not None else Carrier(members.index(self.me), len(members))
-            for new in range(carrier.ks.n, len(members)):
-                carrier.join(new)
-            carriers.append(carrier)
+            old = next((old for old in before if members[: len(old)] == old), None)
+            new = Carrier(members.index(self.me), len(members))
+            carriers.append(new if old is None else before.pop(old))
+        for old in before:
+            names = ", ".join(map(str, old))
+            why = f"zone {{{names}}} of process {self.me} can only get members of higher index"
+            raise LocalProtocolError(why)
+        for carrier, (members, _) in zip(carriers, zones, strict=True):
+            for member in range(carrier.ks.n, len(members)):
+                carrier.join(member)
         return carriers
 
     def _stand(self, place: Place | None, carriers: Iterable[Carrier]) -> None:
@@ -239,15 +227,12 @@ class ZonedKs(PlacedProcess):
 
     def _gone_from(self, zone: _Zone) -> int:
         """The members of a zone, in its numbers, who have left."""
-        if not self.gone:
-            return 0
-        return pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1)
+        return self.gone and pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1)
 
     def leave(self, process: int) -> list[Effect]:
         """A gateway's leaving would cut its zones off."""
-        forwards = any(
-            branch.towards == process and branch.behind != 1 << process for branch in self.place.branches
-        )
+        behind = [branch.behind for branch in self.place.branches if branch.towards == process]
+        forwards = any(reached != 1 << process for reached in behind)
         if forwards or (process == self.me and len(self._zones) > 1):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
         return self._leave(process)

@@ -133,6 +133,11 @@ class _Deliveries(Part):
             self._upto = self._early.pop(self._upto)
 
 
+def _lane(sender: int, clock: int) -> Want:
+    """The messages of a sender come in any order, so each of them is a lane of its own."""
+    return clock << 32 | sender, 1
+
+
 class ManagedProcess(Process):
     """A process that sends after a history, whoever keeps the histories."""
 
@@ -196,7 +201,7 @@ class ManagedProcess(Process):
         held = self._parking.held
         for name in self._parking.woken():
             want = self._lacks(held[name].message)
-            if want is not None:  # it lacks this too, or waits for an earlier message than that which came
+            if want is not None:
                 self._parking.park(name, want)
             else:
                 yield self._deliver(held.pop(name).message)
@@ -204,21 +209,18 @@ class ManagedProcess(Process):
     def _deliver(self, message: ManagedMessage) -> OrderedDelivery:
         sender, clock, _, dests, priority, previous, causes, payload = message
         self._delivered.setdefault(sender, _Deliveries()).add(previous, clock)
-        self._parking.reached(sender, clock)
+        self._parking.reached(*_lane(sender, clock))
         self.delivery(message)
         history = self._after(CausalHistory(causes), Preceding(sender, clock, dests, 0, priority))
         return OrderedDelivery(sender, clock, payload, history)
 
     def _lacks(self, message: ManagedMessage) -> Want | None:
-        return next(self._missing(message), None)
+        return next((_lane(*name) for name in self._missing(message)), None)
 
     def _missing(self, message: ManagedMessage) -> Iterator[MessageKey]:
         for sender, clock, dests, _, priority in message.causes:
-            if (
-                priority >= message.priority
-                and dests >> self.me & 1
-                and not self._is_delivered(sender, clock)
-            ):
+            follows = priority >= message.priority and dests >> self.me & 1
+            if follows and not self._is_delivered(sender, clock):
                 yield sender, clock
 
     def _is_delivered(self, sender: int, clock: int) -> bool:
