@@ -52,6 +52,10 @@ class Option:
     help: str
     names: Names = Names.NONE
 
+    @classmethod
+    def of_sets(cls, name: str, help: str) -> "Option":
+        return cls(name, help, Names.SETS)
+
     def numbered(self, value: Any, index: Callable[[str], int]) -> Any:
         """The value with indices where it has names of processes; what is an index already stays."""
 
@@ -87,6 +91,9 @@ class Assumptions:
     fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
     serialized: bool = False  # sends must be totally ordered by happened-before; see `Serializes`
     most_processes: int = FEW_PROCESSES
+
+
+WIDE = Assumptions(most_processes=MANY_PROCESSES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from ..core.errors import LocalProtocolError
 from .causal import (
     acknowledged,
     bss,
-    bss_groups,
     cbcast,
     chain_two,
     flooding,
@@ -45,7 +44,7 @@ DEFAULT = ks.KshemkalyaniSinghal.facts.name
 _OURS: tuple[type[Machine], ...] = (
     ks.KshemkalyaniSinghal,
     bss.BirmanSchiperStephenson,
-    bss_groups.GroupVectors,
+    bss.GroupVectors,
     chain_two.AdelsteinSinghal,
     kim.KimKim,
     prs.PrakashRaynalSinghal,

@@ -69,6 +69,11 @@ VECTORS = NUMBERS._replace(grown=widened)
 """A list with lanes for each process."""
 
 
+def table(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Form:
+    """A dict, empty in the beginning."""
+    return Form(lambda n: {}, write, read)
+
+
 def valued(value: Any) -> Form:
     """Something that begins as this, and that a snapshot can have."""
     return Form(lambda n: value)
@@ -85,7 +90,7 @@ def by_key(kind: Any, key: Callable[[Any], Any], *, in_order: bool = False) -> F
     def write(table: dict[Any, Any]) -> list[Any]:
         return [value for _, value in sorted(table.items())] if in_order else [*table.values()]
 
-    return Form(lambda n: {}, write, lambda values: {key(each): each for each in map(reader(kind), values)})
+    return table(write, lambda values: {key(each): each for each in map(reader(kind), values)})
 
 
 @cache

@@ -15,7 +15,7 @@ from ...core.destinations import unpack
 from ...core.effects import Deliver, Send
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application, WholeMessage, field
-from ..snapshots import NUMBERS, Form, Part, kept
+from ..snapshots import NUMBERS, Form, Part, kept, table
 from .ks import KshemkalyaniSinghal, KsMessage
 
 
@@ -59,13 +59,11 @@ def _restored(snapshot: bytes) -> KshemkalyaniSinghal:
     return machine
 
 
-NAMES = Form(
-    lambda n: {},
+NAMES = table(
     lambda names: tuple((*key, *named, since) for key, (named, since) in names.items()),
     lambda names: {(s, t): (HopHeader(*named), since) for s, t, *named, since in names},
 )
-CARRIERS = Form(
-    lambda n: {},
+CARRIERS = table(
     lambda carriers: tuple((name, carrier.state()) for name, carrier in sorted(carriers.items())),
     lambda carriers: {name: Carrier(0, 1).resume(state) for name, state in carriers},
 )

@@ -24,7 +24,7 @@ from ..machine import MessageKey
 from ..messages import Application, Entry
 from ..notation import dests as set_text
 from ..process import Process, refusal
-from ..snapshots import SET, TABLE, Form, Part, kept
+from ..snapshots import SET, TABLE, Part, kept, table
 
 
 class HistoryEntry(NamedTuple):
@@ -54,7 +54,7 @@ def _rows(entries: Iterable[HistoryEntry]) -> Rows:
 
 
 class ExtendedHistory(Part):
-    _entries: Rows = kept(Form(lambda n: {}, lambda rows: tuple(_listed(rows)), _rows))
+    _entries: Rows = kept(table(lambda rows: tuple(_listed(rows)), _rows))
     _delivered: dict[int, int] = kept(TABLE)
     _gone: int = kept()  # bit set: those who have left need no report
     _known: Set[MessageKey] = kept(SET)  # what was in H when Δ last passed
@@ -146,11 +146,11 @@ class ExtendedHistory(Part):
 
     def _sweep(self) -> None:
         """R8: what was reported to everybody concerned is needed no more."""
-        entries: dict[int, dict[int, tuple[int, int]]] = {}
+        entries: Rows = {}
         for sender, row in self._entries.items():
-            kept = {c: (dests, copied) for c, (dests, copied) in row.items() if dests & ~copied & ~self._gone}
-            if kept:
-                entries[sender] = kept
+            left = {c: (dests, copied) for c, (dests, copied) in row.items() if dests & ~copied & ~self._gone}
+            if left:
+                entries[sender] = left
         self._entries = entries
 
     def leave(self, process: int) -> None:
@@ -262,13 +262,11 @@ class ObservedHistory(ExtendedHistory):
                 why = f"in the timestamp of {news}" if name in stamped else "delivered here"
                 self._tell(_name(entry), "enters H", "R4", why)
             by_message = to | 1 << sender | stamped[name].copied if name in stamped else 0
+            why = f"{news}, which tells of it, is theirs"
             if name == (sender, clock):
-                by_message = 1 << sender | self._me
+                by_message, why = 1 << sender | self._me, "its sender, and here"
             known = HistoryEntry(*entry[:3], old.copied if old is not None else 0)
             direct = entry._replace(copied=known.copied | entry.copied & by_message)
-            why = (
-                "its sender, and here" if name == (sender, clock) else f"{news}, which tells of it, is theirs"
-            )
             self._reported(known, direct, "R6.3", why)
             self._reported(direct, entry, "R6.3", "a later message of the same sender goes there")
         self._tell_swept()
@@ -285,9 +283,9 @@ class ObservedHistory(ExtendedHistory):
         super()._sweep()
 
     def _tell_swept(self) -> None:
-        kept = self._by_name()
+        left = self._by_name()
         for name, entry in self._unswept.items():
-            if name not in kept:
+            if name not in left:
                 reason = f"it went to {_set(entry.dests)}, all of them in C = {_set(entry.copied)}"
                 self._tell(_name(entry), "leaves H", "R8", reason, entry.dests)
 

@@ -15,17 +15,7 @@ from collections.abc import Iterable
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ..facts import (
-    BROADCAST,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Names,
-    Option,
-    Relays,
-    WireFormat,
-)
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Option, Relays, WireFormat
 from ..machine import Effect
 from ..messages import Application, field
 from ..process import Process, refusal
@@ -47,7 +37,7 @@ class FloodingBroadcast(Process):
         name="flooding",
         description="constant size: everybody relays everything once, over FIFO links",
         paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
-        options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
+        options=(Option.of_sets("overlay", '"complete", "ring", or the links as pairs of processes'),),
         wire=WireFormat(34, "happened.wire.flooding"),
         assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
         copies=CopyTravel(relays=Relays.EVERYBODY, common_frame=True),
@@ -69,8 +59,7 @@ class FloodingBroadcast(Process):
         _check_connected(links, n)
         self._neighbours = tuple(sorted({b for a, b in links if a == me} | {a for a, b in links if b == me}))
 
-    def address(self, to: Iterable[int], payload: bytes) -> int:
-        return self.everybody(to, payload)
+    address = Process.everybody
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = FloodingMessage(self.me, clock, self.n, dests, self.me, payload)

@@ -23,16 +23,7 @@ from ...core.errors import LocalProtocolError
 from ...core.places import Place, in_use
 from ...core.telling import RuleUse
 from .. import notation
-from ..facts import (
-    MANY_PROCESSES,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Option,
-    Waits,
-    WireFormat,
-)
+from ..facts import WIDE, CopyTravel, Facts, MembershipChanges, Option, Waits, WireFormat
 from ..holding import HoldingProcess, Want
 from ..machine import Effect, MessageKey
 from ..process import State, refusal
@@ -171,7 +162,7 @@ class Histories(HistoryProcess[HistoryMessage]):
         wire=WireFormat(60, "happened.wire.histories"),
         membership=MembershipChanges(expels_one=True, recycles=True),
         waits=Waits(only_for_past=True),
-        assumes=Assumptions(most_processes=MANY_PROCESSES),
+        assumes=WIDE,
         copies=CopyTravel(common_frame=True),
     )
     message_type = HistoryMessage

@@ -26,17 +26,7 @@ from typing import Any, NamedTuple
 from ...core.destinations import pack, unpack
 from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
-from ..facts import (
-    BROADCAST,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Names,
-    Option,
-    Waits,
-    WireFormat,
-)
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Option, Waits, WireFormat
 from ..holding import HoldingProcess, Want
 from ..machine import Effect, Held, MessageKey
 from ..messages import Application, Control, field
@@ -99,7 +89,7 @@ class PhasedMulticast(HoldingProcess[Any]):
         description="a number per group: phases that everybody passes, if need be by a message without "
         "content",
         paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
-        options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
+        options=(Option.of_sets("groups", "sets of processes, the same for everybody; all by default"),),
         wire=WireFormat(33, "happened.wire.phased"),
         assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
         waits=Waits(names_missing=False),

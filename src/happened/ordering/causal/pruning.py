@@ -28,7 +28,7 @@ from ..facts import Facts, Promises, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application, Entry
-from ..snapshots import NUMBERS, Form, kept
+from ..snapshots import NUMBERS, Form, kept, table
 
 JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (
     "just delivered",
@@ -85,7 +85,7 @@ class Pruning(ListeningProcess[PruningMessage]):
     )
     message_type = PruningMessage
 
-    _ci: Information = kept(Form(lambda n: {}, lambda ci: tuple(_entries(ci)), _information))
+    _ci: Information = kept(table(lambda ci: tuple(_entries(ci)), _information))
     _dlv: list[int] = kept(NUMBERS)
     _pruned: dict[str, int] = kept(
         Form(

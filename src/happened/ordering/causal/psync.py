@@ -16,7 +16,7 @@ from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
 from ..messages import ENTRY_BYTES, Application
-from ..process import refusal
+from ..process import Process, refusal
 from ..snapshots import SET, TABLE, kept
 
 
@@ -49,8 +49,7 @@ class ContextGraph(ListeningProcess[PsyncMessage]):
     _view: dict[int, int] = kept(TABLE)  # per sender the clock of its last message in our view
     _leaves: set[MessageKey] = kept(SET)
 
-    def address(self, to: Iterable[int], payload: bytes) -> int:
-        return self.everybody(to, payload)
+    address = Process.everybody
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         context = tuple(sorted(self._leaves))

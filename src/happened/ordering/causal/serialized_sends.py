@@ -31,7 +31,7 @@ from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges
 from ..machine import Effect, Held, Multicast
 from ..messages import ENTRY_BYTES, Application, Entry, broadcasts
 from ..process import Process, refusal
-from ..snapshots import NUMBERS, TABLE, Form, kept, reader, valued
+from ..snapshots import NUMBERS, TABLE, Form, kept, reader, table, valued
 
 Link = tuple[int, int]
 """(clock, sender) of a message: the greater, the more recent, since clocks follow Lamport's rule."""
@@ -52,8 +52,7 @@ def link_of(message: Any) -> Link:
 
 def waiting(kind: type) -> Form:
     """Messages of this type by the link that each follows, with the local event of its arrival."""
-    return Form(
-        lambda n: {},
+    return table(
         lambda held: tuple((after, *each) for after, each in held.items()),
         lambda links: {after: (reader(kind)(fields), since) for after, fields, since in links},
     )
@@ -184,8 +183,7 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
             raise LocalProtocolError(f"{latest!r} does not name a broadcast")
         self._latest = max(self._latest, latest)
 
-    def address(self, to: Iterable[int], payload: bytes) -> int:
-        return self.everybody(to, payload)
+    address = Process.everybody
 
     @property
     def newest(self) -> Link:

@@ -25,20 +25,11 @@ from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.places import Branch, Place, onward
 from .. import notation
-from ..facts import (
-    MANY_PROCESSES,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Relays,
-    Waits,
-    WireFormat,
-)
+from ..facts import WIDE, CopyTravel, Facts, MembershipChanges, Relays, Waits, WireFormat
 from ..machine import Effect, Held, Hop, MessageKey
 from ..messages import Record, WholeMessage, field
 from ..process import refusal
-from ..snapshots import Form, kept, reader
+from ..snapshots import kept, reader, table
 from .extended_history import HistoryEntry, Timestamped, check_entries, without
 from .histories import OPTIONS, HistoryProcess
 
@@ -95,14 +86,13 @@ class Topological(HistoryProcess[Any]):
         membership=MembershipChanges(expels_one=True, recycles=True),
         copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
         waits=Waits(names_missing=False),  # but the hop messages that bring them
-        assumes=Assumptions(most_processes=MANY_PROCESSES),
+        assumes=WIDE,
     )
 
     message_type = _NamedHop
 
     _unforwarded: dict[int, dict[MessageKey, Unforwarded]] = kept(
-        Form(
-            lambda n: {},
+        table(
             lambda of: tuple((f, tuple(left.values())) for f, left in sorted(of.items())),
             lambda of: {f: {u.carried[:2]: u for u in map(reader(Unforwarded), left)} for f, left in of},
         )

@@ -35,16 +35,7 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.places import Place, alone, check, reach, restored
 from .. import notation
-from ..facts import (
-    MANY_PROCESSES,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Relays,
-    Waits,
-    WireFormat,
-)
+from ..facts import WIDE, CopyTravel, Facts, MembershipChanges, Relays, Waits, WireFormat
 from ..machine import Effect, Held, Hop, Unit
 from ..messages import WholeMessage, field
 from ..process import State, refusal
@@ -103,7 +94,7 @@ class ZonedKs(PlacedProcess):
         copies=CopyTravel(relays=Relays.ROUTERS),
         waits=Waits(names_missing=False),  # but the hops that bring them
         membership=MembershipChanges(recycles=True),
-        assumes=Assumptions(most_processes=MANY_PROCESSES),
+        assumes=WIDE,
     )
     _zones: Sequence[_Zone] = ()
 

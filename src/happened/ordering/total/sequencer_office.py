@@ -21,7 +21,7 @@ from ...core.destinations import pack, unpack
 from ...core.lanes import CLOCK_LIMIT
 from ..machine import MessageKey
 from ..messages import Application, Control
-from ..snapshots import TABLE, Form, Part, kept, records, valued
+from ..snapshots import TABLE, Part, kept, records, table, valued
 
 NOBODY: MessageKey = (0, 0)
 """Before the first message; no message has clock 0."""
@@ -178,8 +178,7 @@ def weight(message: SequencerRequest | SequencerOrder) -> int:
     return 1 + len(message.payload) // LONG
 
 
-EARLY = Form(
-    lambda n: {},
+EARLY = table(
     lambda early: list(early.values()),
     lambda early: {
         (request.sender, request.previous): (request, since)

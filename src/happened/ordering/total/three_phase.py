@@ -33,7 +33,7 @@ from ...core.orders import Order
 from ..facts import Facts, MembershipChanges, WireFormat
 from ..machine import Effect, Held, MessageKey, key_of
 from ..process import Process, State, refusal
-from ..snapshots import TABLE, Form, by_key, kept
+from ..snapshots import TABLE, by_key, kept, table
 from .three_phase_survival import (
     AgreedFinal,
     AgreedFinals,
@@ -61,13 +61,11 @@ class _Round(NamedTuple):
     highest: int
 
 
-ROUNDS = Form(
-    lambda n: {},
+ROUNDS = table(
     lambda rounds: sorted((clock, *opened) for clock, opened in rounds.items()),
     lambda rounds: {clock: _Round(*fields) for clock, *fields in rounds},
 )
-SEEN = Form(
-    lambda n: {},
+SEEN = table(
     lambda seen: sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in seen.items()),
     lambda seen: {sender: (floor, frozenset(late)) for sender, floor, late in seen},
 )

@@ -32,7 +32,7 @@ from ...facts import Facts, MembershipChanges, Qualifier, Waits, WireFormat
 from ...holding import DelayQueue, Want
 from ...machine import Effect, Held, MessageKey, Multicast
 from ...process import Process, State, refusal
-from ...snapshots import TABLE, Form, Part, kept, reader
+from ...snapshots import TABLE, Form, Part, kept, reader, table
 from ..extended_history import HistoryEntry, Timestamped, check_entries
 
 NO_EXPULSION = MembershipChanges(
@@ -143,8 +143,7 @@ class ManagedProcess(Process):
 
     _sent: dict[int, int] = kept(TABLE)  # to each process: the clock of the last message to it
     _delivered: dict[int, _Deliveries] = kept(
-        Form(
-            lambda n: {},
+        table(
             lambda by_sender: tuple((s, *each.state()) for s, each in sorted(by_sender.items())),
             lambda by_sender: {s: _Deliveries().resume(state) for s, *state in by_sender},
         )
@@ -228,7 +227,7 @@ class ManagedProcess(Process):
 
     def _after(self, history: CausalHistory, last: Preceding) -> CausalHistory:
         """A history and a message sent with it, as we see them now, without what all were told of (R8)."""
-        itself, gone, kept = 1 << self.me, self.gone, []
+        itself, gone, left = 1 << self.me, self.gone, []
         for cause in (*history, last):
             told = cause.told
             if cause.priority == last.priority and cause is not last:
@@ -236,8 +235,8 @@ class ManagedProcess(Process):
             if cause.dests & itself and self._is_delivered(cause.sender, cause.clock):
                 told |= itself
             if cause.dests & ~told & ~gone:
-                kept.append(cause._replace(told=told))
-        return CausalHistory(kept)
+                left.append(cause._replace(told=told))
+        return CausalHistory(left)
 
     def pending(self) -> list[Held]:
         return [Held(message, tuple(self._missing(message)), since) for message, since in self._parking]
