@@ -1,18 +1,8 @@
 """A process that holds a message back until what it waits for has been delivered.
 
-The protocol supplies what it stamps, what a message lacks and what a delivery teaches:
-
-    stamp(clock, dests, payload)   the effects that send the new message M(me, clock)
-    delivered(sender)              the clock up to which every message of a sender to us has been delivered
-    missing(message)               the (sender, clock) of every message it waits for
-    lacks(message)                 the first want of a message that is not met, None if it can be delivered;
-                                   by default the first of those missing
-    learn(message)                 what its delivery teaches
-
-and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
-clock of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and
-`read` (a held message in a snapshot), `skip` (how to go on without the messages of an expelled one), and
-`follows` (whether what a message carries tells that it follows another, where it always tells).
+The protocol supplies what it stamps (`stamp`), how far it is with a sender (`delivered`), what a message lacks
+(`missing`) and what a delivery teaches (`learn`); and, where the usual does not do, `address`, `checked`, `told`,
+`lacks`, `reached`, `skip`, `follows`, and `written` with `read` (a held message in a snapshot).
 """
 
 from abc import abstractmethod
@@ -126,18 +116,23 @@ class HoldingProcess(Process, Generic[M]):
         self._closed_at = 0  # the local event after which the last of them has ended
 
     def delivered(self, sender: int) -> int:
+        """The clock up to which every message of a sender to us has been delivered."""
         raise NotImplementedError("a protocol says how far it is with a sender, or what a duplicate is")
 
     @abstractmethod
-    def missing(self, message: M) -> Iterable[MessageKey]: ...
+    def missing(self, message: M) -> Iterable[MessageKey]:
+        """The (sender, clock) of every message it waits for."""
 
     @abstractmethod
-    def learn(self, message: M) -> None: ...
+    def learn(self, message: M) -> None:
+        """What the delivery of a message teaches."""
 
     def lacks(self, message: M) -> Want | None:
+        """The first want that is not met, None if the message can be delivered."""
         return next(iter(self.missing(message)), None)
 
     def told(self, message: M) -> int:
+        """The clock of our newest event that a message depends on."""
         return 0
 
     def checked(self, message: M) -> M:

@@ -75,7 +75,8 @@ class ProtocolMessage(Record):
     its `dests` is empty, and its sender and clock name the application message it speaks of, clock 0 meaning
     none."""
 
-    costs = 0  # its `model_bytes`, if that is always the same and not that of entries and units
+    costs = 0  # its `model_bytes`, if that is always the same
+    entry_bytes, unit_bytes = ENTRY_BYTES, UNIT_BYTES  # otherwise, of each of its entries and units
 
     @property
     def sender(self) -> int:
@@ -127,7 +128,7 @@ class ProtocolMessage(Record):
     def model_bytes(self) -> int:
         """The size of its control information in the papers' model: 4-byte clocks, 2-byte process ids."""
         entries, units = self.size()
-        return self.costs or ENTRY_BYTES * entries + UNIT_BYTES * units
+        return self.costs or self.entry_bytes * entries + self.unit_bytes * units
 
     def carries(self) -> tuple[Any, ...]:
         """The application messages in it, whole: itself, if it is one, and those of others. Each has a

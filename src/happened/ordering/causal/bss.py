@@ -16,7 +16,6 @@ also tick on its own and a held message can say what it waits for.
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
 
 from ...core.destinations import pack, unpack
 from ...core.errors import LocalProtocolError
@@ -33,13 +32,11 @@ from ..facts import (
     Waits,
     WireFormat,
 )
-from ..holding import HoldingProcess, ListeningProcess, Want
+from ..holding import HoldingProcess, ListeningProcess, M, Want
 from ..machine import Effect, MessageKey
 from ..messages import Application, Entry, broadcasts
 from ..process import Process, State, refusal
 from ..snapshots import NUMBERS, VECTOR, Part, kept, records, valued
-
-M = TypeVar("M", bound=Any)
 
 
 class GroupVector(Part):
@@ -163,6 +160,7 @@ class GroupProcess(ListeningProcess[M]):
 
 
 class BssMessage(Application):
+    entry_bytes, unit_bytes = 4, 0
     past: int  # lanes: the last broadcast of each process before this one
     payload: bytes
 
@@ -172,9 +170,6 @@ class BssMessage(Application):
     def size(self) -> tuple[int, int]:
         """The whole vector."""
         return self.n, super().size()[1]
-
-    def model_bytes(self) -> int:
-        return 4 * self.n
 
 
 class BirmanSchiperStephenson(GroupProcess[BssMessage]):
@@ -201,6 +196,7 @@ class BirmanSchiperStephenson(GroupProcess[BssMessage]):
 
 
 class GroupsMessage(Application):
+    entry_bytes, unit_bytes = 4, 0
     group: int  # the number of the group it is for
     pasts: tuple[int, ...]  # per group, lanes: the last multicast of each member before this one
     payload: bytes
@@ -212,9 +208,6 @@ class GroupsMessage(Application):
     def size(self) -> tuple[int, int]:
         """An entry for each group and each member that has sent to it."""
         return sum(map(lanes(self.n).occupied, self.pasts)), super().size()[1]
-
-    def model_bytes(self) -> int:
-        return 4 * self.size()[0]
 
 
 class GroupVectors(HoldingProcess[GroupsMessage]):

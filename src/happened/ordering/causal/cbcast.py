@@ -90,11 +90,8 @@ class CarryingMulticast(Process):
         for process, clock in enumerate(message.stable):
             self._stable[process] = max(self._stable[process], clock)
         self._collect()
-        effects: list[Effect] = []
         whole = WholeMessage(message.sender, message.clock, message.dests, message.payload)
-        for carried in (*message.past, whole):
-            effects += self._take(carried)
-        return effects
+        return [effect for carried in (*message.past, whole) for effect in self._take(carried)]
 
     def _check(self, message: CbcastMessage) -> None:
         self.check(message, CbcastMessage)

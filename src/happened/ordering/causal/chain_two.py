@@ -27,6 +27,7 @@ from .lane_process import LaneProcess
 class ChainTwoMessage(Application):
     """M(sender, clock) as one destination gets it."""
 
+    entry_bytes, unit_bytes = 4, 0
     receiver: int
     sent: int  # lanes by destination: the sender's last message to each before this one
     due: int  # lanes by sender: the last message of each to `receiver` that the sender knows of
@@ -40,9 +41,6 @@ class ChainTwoMessage(Application):
     def size(self) -> tuple[int, int]:
         """Two whole vectors."""
         return 2 * self.n, len(self.units())
-
-    def model_bytes(self) -> int:
-        return 4 * 2 * self.n
 
     def known_to(self, n: int) -> "ChainTwoMessage":
         vector = lanes(self.n)

@@ -16,7 +16,6 @@ history by R8 already; `expire` is the second.
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, TypeVar
 
 from ...core.destinations import unpack
 from ...core.errors import LocalProtocolError
@@ -24,7 +23,7 @@ from ...core.places import Place, in_use
 from ...core.telling import RuleUse
 from .. import notation
 from ..facts import WIDE, CopyTravel, Facts, MembershipChanges, Option, Waits, WireFormat
-from ..holding import HoldingProcess, Want
+from ..holding import HoldingProcess, M, Want
 from ..machine import Effect, MessageKey
 from ..process import State, refusal
 from .extended_history import (
@@ -42,8 +41,6 @@ OPTIONS = (
     Option("timestamp_redundancy", "whether identifiers that a recipient was told of are left out (R7)"),
     Option("extended", "whether the carbon copies travel along (R6.1)"),
 )
-
-M = TypeVar("M", bound=Any)
 
 
 class HistoryProcess(PlacedProcess, HoldingProcess[M]):

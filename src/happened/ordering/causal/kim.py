@@ -18,20 +18,18 @@ from collections.abc import Iterator
 from ...core.lanes import lanes
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect
-from ..messages import ENTRY_BYTES, Application, Entry, broadcasts
+from ..messages import Application, Entry, broadcasts
 from ..snapshots import VECTOR, kept
 from .bss import GroupProcess
 
 
 class KimMessage(Application):
+    unit_bytes = 0
     direct: int  # lanes: its direct predecessors, by sender
     payload: bytes
 
     def about(self) -> Iterator[Entry]:
         return broadcasts(lanes(self.n).items(self.direct), self.dests)
-
-    def model_bytes(self) -> int:
-        return ENTRY_BYTES * self.size()[0]
 
 
 class KimKim(GroupProcess[KimMessage]):

@@ -10,20 +10,17 @@ its earlier ones, so a column never needs two lanes of one sender.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
 
 from ...core.effects import Deliver
 from ...core.lanes import lanes
 from ...core.tuples import new
-from ..holding import ListeningProcess, Want
+from ..holding import ListeningProcess, M, Want
 from ..machine import Effect, MessageKey
 from ..messages import Entry
 from ..process import State
 from ..snapshots import VECTOR, kept
 
 Columns = tuple[int, ...]
-
-M = TypeVar("M", bound=Any)
 
 
 def named(columns: Columns) -> Iterator[Entry]:

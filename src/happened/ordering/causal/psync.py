@@ -15,7 +15,7 @@ from ...core.lanes import CLOCK_LIMIT
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
-from ..messages import ENTRY_BYTES, Application
+from ..messages import Application
 from ..process import Process, refusal
 from ..snapshots import SET, TABLE, kept
 
@@ -28,9 +28,6 @@ class PsyncMessage(Application):
 
     def size(self) -> tuple[int, int]:
         return len(self.context), 0
-
-    def model_bytes(self) -> int:
-        return ENTRY_BYTES * len(self.context)
 
 
 class ContextGraph(ListeningProcess[PsyncMessage]):

@@ -24,6 +24,7 @@ from .lane_process import Columns, LaneProcess, named
 
 
 class RstMessage(Application):
+    entry_bytes, unit_bytes = 4, 0
     sent: Columns  # per destination, lanes: the last message of each sender to it before this one
     payload: bytes
 
@@ -33,9 +34,6 @@ class RstMessage(Application):
     def size(self) -> tuple[int, int]:
         """The whole matrix, of which the units are the entries that name a message."""
         return self.n * self.n, sum(map(lanes(self.n).occupied, self.sent))
-
-    def model_bytes(self) -> int:
-        return 4 * self.n * self.n
 
     def known_to(self, n: int) -> "RstMessage":
         return self._replace(n=n, sent=tuple(widened(self.sent, self.n, n)))

@@ -29,7 +29,7 @@ from ...core.destinations import unpack
 from ...core.errors import LocalProtocolError
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Held, Multicast
-from ..messages import ENTRY_BYTES, Application, Entry, broadcasts
+from ..messages import Application, Entry, broadcasts
 from ..process import Process, refusal
 from ..snapshots import NUMBERS, TABLE, Form, kept, reader, table, valued
 
@@ -146,15 +146,13 @@ class SerializedProcess(Process, Generic[M]):
 
 
 class SerializedBroadcast(Application):
+    unit_bytes = 0
     after: Link  # the broadcast before this one
     payload: bytes
 
     def about(self) -> Iterator[Entry]:
         clock, sender = self.after
         return broadcasts([(sender, clock)] if clock else [], self.dests)
-
-    def model_bytes(self) -> int:
-        return ENTRY_BYTES * self.size()[0]
 
 
 class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):

@@ -72,6 +72,9 @@ UNTOLD = 3 * SEEN_EVERY * (LONG + BESIDE)
 is not asked for, and of less than that has been settled and is not told."""
 
 
+REQUESTS = by_key(SequencerRequest, key_of)
+
+
 class _Held(NamedTuple):
     order: SequencerOrder
     since: int
@@ -101,12 +104,10 @@ class SequencerTotalOrder(Process):
     _delivered: dict[int, int] = kept(TABLE)  # per sender the clock of its last message delivered here
     _held: dict[MessageKey, _Held] = kept(by_key(_Held, lambda held: held.order.after, in_order=True))
     """By the message before it."""
-    _ahead: dict[MessageKey, SequencerRequest] = kept(by_key(SequencerRequest, key_of))
-    """Kept until we hear of a new coordinator."""
+    _ahead: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # until we hear of a new coordinator
     _kept: dict[int, SequencerRequest] = kept(by_key(SequencerRequest, attrgetter("clock")))
     """Our requests that not everybody may have."""
-    _entrusted: dict[MessageKey, SequencerRequest] = kept(by_key(SequencerRequest, key_of))
-    """The same of those who leave."""
+    _entrusted: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # the same of those who leave
     _recent: dict[MessageKey, Place] = kept(PAIRS)  # the places of what not everybody may have delivered
     _unsaid: int = kept(within="succession")  # the weight of deliveries since we said how far we are
     _place: Place = kept(valued(()), within="succession")  # of our last delivery

@@ -94,11 +94,9 @@ class AgreedFinals(Control):
     or knows and passes on before it leaves."""
 
     counts = "finals"
+    entry_bytes = 10
     finals: tuple[tuple[int, int, int], ...]  # (sender, clock, timestamp) of messages of others
     via = field("sender")
-
-    def model_bytes(self) -> int:
-        return 10 * len(self.finals)
 
 
 SEEN_EVERY = 32
