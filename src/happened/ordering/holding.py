@@ -1,8 +1,9 @@
 """A process that holds a message back until what it waits for has been delivered.
 
-The protocol supplies what it stamps (`stamp`), how far it is with a sender (`delivered`), what a message lacks
-(`missing`) and what a delivery teaches (`learn`); and, where the usual does not do, `address`, `checked`, `told`,
-`lacks`, `reached`, `skip`, `follows`, and `written` with `read` (a held message in a snapshot).
+The protocol supplies what it stamps (`stamp`), how far it is with a sender (`delivered`), what a message
+lacks (`missing`) and what a delivery teaches (`learn`); and, where the usual does not do, `address`,
+`checked`, `told`, `lacks`, `reached`, `skip`, `follows`, and `written` with `read` (a held message in a
+snapshot).
 """
 
 from abc import abstractmethod
