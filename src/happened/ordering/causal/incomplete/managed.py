@@ -54,7 +54,7 @@ class Preceding(NamedTuple):
 
     @property
     def entry(self) -> HistoryEntry:
-        return HistoryEntry(self.sender, self.clock, self.dests, self.told)
+        return HistoryEntry(*self[:4])
 
 
 class CausalHistory:
@@ -153,8 +153,8 @@ class ManagedProcess(Process):
         super().__init__(me, n)
         self._parking: DelayQueue[ManagedMessage] = DelayQueue()
 
-    def send_after(
-        self, history: CausalHistory, to: Iterable[int], payload: bytes, priority: int
+    def send(
+        self, to: Iterable[int], payload: bytes, history: CausalHistory = NOTHING, *, priority: int = 0
     ) -> tuple[list[Send[ManagedMessage]], CausalHistory]:
         """Send after this history; what to do, and the history that holds the new message too."""
         dests = self.destinations(to, payload)
@@ -272,7 +272,7 @@ class ManagedMulticast(ManagedProcess):
         self._histories: dict[MessageKey, CausalHistory] = {}  # of the last input alone: no part of the state
 
     def multicast(self, to: Iterable[int], payload: bytes, *, after: CausalHistory = NOTHING) -> Multicast:
-        sends, history = self.send_after(after, to, payload, 0)
+        sends, history = self.send(to, payload, after)
         self._histories = {(self.me, self.clock): history}
         return Multicast(self.clock, [*sends])
 
@@ -290,15 +290,7 @@ class ManagedHistories(ManagedProcess):
     """A machine for applications that drive it by themselves: histories come and go with the messages."""
 
     facts = ManagedMulticast.facts
-
-    def send(
-        self, to: Iterable[int], payload: bytes, history: CausalHistory = NOTHING, *, priority: int = 0
-    ) -> tuple[list[Send[ManagedMessage]], CausalHistory]:
-        """Send after this history; what to do, and the history that holds the new message too."""
-        return self.send_after(history, to, payload, priority)
-
-    def receive(self, message: ManagedMessage) -> list[OrderedDelivery]:
-        return self.admit(message)
+    receive = ManagedProcess.admit
 
 
 class Priorities(ManagedProcess):
@@ -334,15 +326,13 @@ class Priorities(ManagedProcess):
     )
 
     def multicast(self, to: Iterable[int], payload: bytes, *, priority: int = 0) -> Multicast:
-        sends, self._past = self.send_after(self._past, to, payload, priority)
+        sends, self._past = self.send(to, payload, self._past, priority=priority)
         return Multicast(self.clock, [*sends])
 
     def receive(self, message: ManagedMessage) -> list[Effect]:
-        effects: list[Effect] = []
-        for sender, clock, payload, history in self.admit(message):
-            self._past = self._past.merge(history)
-            effects.append(Deliver(sender, clock, payload))
-        return effects
+        delivered = self.admit(message)
+        self._past = self._past.merge(*(each.history for each in delivered))
+        return [Deliver(*each[:3]) for each in delivered]
 
     def history(self) -> CausalHistory:
         return self._past
