@@ -1,43 +1,130 @@
-"""Causal histories managed by the application, as an abstract data type with one operation, `merge`.
+"""Incomplete orders: only some of what is causally related is ordered (Rodrigues & Veríssimo, ICDCS 1995, and
+its report, chapter 6).
 
-Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index. Everybody
-           has heard of a departure before the next message.
-Promises   a message is delivered to d after every message to d in the history it was sent with that has its
-           priority or a higher one; nothing else holds it back.
-Leaves out any other order, that of one sender included: two messages that share no history may overtake.
-Invariant  for a message n in the past of a history h and a process r it was sent to, one of three holds: h
-           names n, and r is not among those told of it; or n was delivered to r before h was made; or a later
-           message to r of the same priority, with n in its own past, is in the past of h as well. Whoever
-           follows h then follows n at r: by name, for certain, or through that later message.
+labelled     messages of one label are in causal order, messages of different labels in none
+priorities   a message waits for earlier ones of its own or a higher priority, and for no other
+managed      the application says what a message comes after: it keeps histories as values and merges them
 
-A history stands for a set of messages and all that is in their own histories. Sending gives one that holds
-the new message too; each delivery comes with that of its message. The application keeps those it wants,
-merges them, sends with the result, may keep several apart, and may even pass them on by other means.
-
-Of the rules of extended causal histories few survive. A message may not leave out what its recipient was told
-before (R7): the application may have dropped that, and the history it is given must be whole by itself. That
-a later message of a sender was delivered tells nothing of an earlier one, so deliveries are kept exactly, not
-as one clock (R5), and nothing is inferred from the order of a sender (R6.3). What is left is R8: n goes once
-all it was sent to are told. Who was told is part of the value, for another history knows of others.
+They take a label, a priority or a history beside destinations and a payload. Nodes give them those; drivers
+that compare complete orders have none to give, so `protocols` does not list them, and `incomplete` does.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ....core.destinations import unpack
-from ....core.effects import Deliver, Send
-from ....core.errors import LocalProtocolError
-from ....core.orders import Order
-from ...facts import Facts, MembershipChanges, Qualifier, Waits, WireFormat
-from ...holding import DelayQueue, Want
-from ...machine import Effect, Held, MessageKey, Multicast
-from ...process import Process, State, refusal
-from ...snapshots import TABLE, Form, Part, kept, reader, table
-from ..extended_history import HistoryEntry, Timestamped, check_entries
+from ...core.destinations import unpack
+from ...core.effects import Deliver, Send
+from ...core.errors import LocalProtocolError
+from ...core.orders import Order
+from ..facts import Facts, MembershipChanges, Option, Qualifier, Waits, WireFormat
+from ..holding import DelayQueue, Want
+from ..machine import Effect, Held, MessageKey, Multicast
+from ..process import Process, State, refusal
+from ..snapshots import TABLE, Form, Part, kept, reader, table
+from .carrier import CARRIERS, Carrier, HopHeader, InHop
+from .extended_history import HistoryEntry, Timestamped, check_entries
+from .ks import KsMessage
 
 NO_EXPULSION = MembershipChanges(
     expulsions=False, at_expulsion="a message that only it could send again would be waited for"
 )
+
+MOST_LABELS = 1024
+LABEL_BYTES = 255
+"""The length of a label in UTF-8, at most."""
+
+
+class LabelledMessage(InHop):
+    """M(sender, clock) of a label; `hop` is what it is to the machine of that label."""
+
+    label: str
+    hop: KsMessage
+
+
+class Labelled(Process):
+    """Labels that are ordered independently of each other (Rodrigues & Veríssimo, chapter 6).
+
+    Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
+    Promises   messages of one label are delivered in the causal order that the messages of this label make,
+               and carry exactly what is necessary for it; one of another label never holds them back.
+    Leaves out any order between labels, and within a label what only messages of other labels connect.
+    Cost       a `ks` machine for each label a process has sent or got; `most` bounds how many.
+
+    `pending` names messages by their clocks within the label.
+    """
+
+    facts = Facts(
+        name="labelled",
+        description="ks for each label: messages of one label in causal order, those of several in none",
+        paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
+        order=Order.NONE,
+        options=(Option("most", "how many labels there may be"),),
+        wire=WireFormat(71, "happened.wire.incomplete"),
+        qualifier=Qualifier(
+            keyword="label",
+            usual="",
+            promise="causal among the messages of each label, by chains of that label",
+        ),
+        membership=NO_EXPULSION,
+        waits=Waits(names_missing=False),  # but what they are within their label
+    )
+
+    _labels: dict[str, Carrier] = kept(CARRIERS)
+
+    def __init__(self, me: int, n: int, *, most: int = MOST_LABELS) -> None:
+        super().__init__(me, n)
+        self._most = most
+
+    def multicast(self, to: Iterable[int], payload: bytes, *, label: str = "") -> Multicast:
+        dests = self.destinations(to, payload)
+        if not isinstance(label, str) or not _is_short(label):
+            raise LocalProtocolError(
+                f"a label is text of up to {LABEL_BYTES} bytes in UTF-8, not {label!r:.50}"
+            )
+        if label not in self._labels and len(self._labels) >= self._most:
+            raise LocalProtocolError(f"{label!r} would be one label more than the {self._most} allowed")
+        carrier = self._labels[label] = self._carrier(label)
+        clock = self.next_clock()
+        hops = carrier.send(dests, payload)
+        sends = [Send(d, LabelledMessage(self.me, clock, self.n, dests, label, hop)) for d, hop in hops]
+        return Multicast(clock, [*sends])
+
+    def receive(self, message: LabelledMessage) -> list[Effect]:
+        self.check(message, LabelledMessage)
+        sender, clock, _, dests, label, hop = message
+        if (hop.sender, hop.dests) != (sender, dests):
+            raise refusal(message, "carries another message of its label")
+        if label not in self._labels and len(self._labels) >= self._most:
+            raise refusal(message, f"would bring one label more than the {self._most} allowed: {label!r:.50}")
+        carrier = self._carrier(label)
+        delivered = carrier.receive(hop, HopHeader(sender, clock, dests), self.events + 1)
+        self._labels[label] = carrier
+        self.arrival()
+        return [self.delivery(carried) for carried in delivered]
+
+    def _carrier(self, label: str) -> Carrier:
+        return self._labels.get(label) or Carrier(self.me, self.n)
+
+    def pending(self) -> list[Held]:
+        return [
+            Held(LabelledMessage(*named[:2], self.n, named.dests, label, hop), waits_for, since)
+            for label, carrier in self._labels.items()
+            for named, hop, waits_for, since in carrier.pending()
+        ]
+
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
+        for carrier in self._labels.values():
+            carrier.join(process)
+        return effects
+
+
+def _is_short(label: str) -> bool:
+    try:
+        return len(label.encode()) <= LABEL_BYTES
+    except UnicodeEncodeError:
+        return False
+
 
 PRIORITIES = 1 << 32
 """How many there are, half of them below zero."""
@@ -139,7 +226,30 @@ def _lane(sender: int, clock: int) -> Want:
 
 
 class ManagedProcess(Process):
-    """A process that sends after a history, whoever keeps the histories."""
+    """Causal histories managed by the application, as an abstract data type with one operation, `merge`.
+
+    Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
+               Everybody has heard of a departure before the next message.
+    Promises   a message is delivered to d after every message to d in the history it was sent with that has
+               its priority or a higher one; nothing else holds it back.
+    Leaves out any other order, that of one sender included: two messages that share no history may overtake.
+    Invariant  for a message n in the past of a history h and a process r it was sent to, one of three holds:
+               h names n, and r is not among those told of it; or n was delivered to r before h was made; or a
+               later message to r of the same priority, with n in its own past, is in the past of h as well.
+               Whoever follows h then follows n at r: by name, for certain, or through that later message.
+
+    A history stands for a set of messages and all that is in their own histories. Sending gives one that
+    holds the new message too; each delivery comes with that of its message. The application keeps those it
+    wants, merges them, sends with the result, may keep several apart, and may even pass them on by other
+    means.
+
+    Of the rules of extended causal histories few survive. A message may not leave out what its recipient was
+    told before (R7): the application may have dropped that, and the history it is given must be whole by
+    itself. That a later message of a sender was delivered tells nothing of an earlier one, so deliveries are
+    kept exactly, not as one clock (R5), and nothing is inferred from the order of a sender (R6.3). What is
+    left is R8: n goes once all it was sent to are told. Who was told is part of the value, for another
+    history knows of others.
+    """
 
     _sent: dict[int, int] = kept(TABLE)  # to each process: the clock of the last message to it
     _delivered: dict[int, _Deliveries] = kept(
