@@ -175,6 +175,8 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
     def latest(self) -> Link:
         return self._latest
 
+    newest = latest
+
     def follow(self, latest: Link) -> None:
         clock, sender = latest
         if clock < 0 or not 0 <= sender < self.n:
@@ -182,10 +184,6 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
         self._latest = max(self._latest, latest)
 
     address = Process.everybody
-
-    @property
-    def newest(self) -> Link:
-        return self._latest
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = SerializedBroadcast(self.me, clock, self.n, dests, self._latest, payload)

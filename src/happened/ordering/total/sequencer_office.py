@@ -14,7 +14,7 @@ that follow causally, and it is larger than those of all that precede: for a mes
 bound of v is at least the lost place of u, unless both have the same sender.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ...core.destinations import pack, unpack
@@ -100,7 +100,7 @@ class SequencerHandover(Control):
     def model_bytes(self) -> int:
         told = 8 + 6 * len(self.taken) + 8 * len(self.tails) + 12 * len(self.unsettled)
         told += sum(len(each.request.payload) for each in self.unsettled)
-        return told + sum(8 + len(m.payload) for m in self.early)
+        return told + _bytes_of(self.early)
 
     def carries(self) -> tuple[Any, ...]:
         return (*self.early, *(each.request for each in self.unsettled))
@@ -153,8 +153,7 @@ class SequencerReport(Control):
 
     def model_bytes(self) -> int:
         known = 16 + 6 * len(self.delivered) + 10 * len(self.recent)
-        orders = sum(8 + len(order.payload) for order in self.held)
-        return known + orders + sum(8 + len(request.payload) for request in self.requests)
+        return known + _bytes_of(self.carries())
 
     def carries(self) -> tuple[Any, ...]:
         return (*self.held, *self.requests)
@@ -168,10 +167,14 @@ class SequencerTestament(Control):
     requests: tuple[SequencerRequest, ...]
 
     def model_bytes(self) -> int:
-        return 10 * len(self.recent) + sum(8 + len(request.payload) for request in self.requests)
+        return 10 * len(self.recent) + _bytes_of(self.requests)
 
     def carries(self) -> tuple[Any, ...]:
         return self.requests
+
+
+def _bytes_of(messages: Iterable[SequencerRequest | SequencerOrder]) -> int:
+    return sum(8 + len(message.payload) for message in messages)
 
 
 def weight(message: SequencerRequest | SequencerOrder) -> int:
