@@ -130,11 +130,6 @@ class ProtocolMessage(Record):
         entries, units = self.size()
         return self.costs or self.entry_bytes * entries + self.unit_bytes * units
 
-    def carries(self) -> tuple[Any, ...]:
-        """The application messages in it, whole: itself, if it is one, and those of others. Each has a
-        sender, a clock, dests and a payload as its origin made them, whoever passes it on."""
-        return ()
-
 
 class BareApplication(ProtocolMessage):
     """A message for an application, with a sender, a clock, destinations and a payload in whatever fields. It
@@ -154,6 +149,8 @@ class BareApplication(ProtocolMessage):
         return None
 
     def carries(self) -> tuple[Any, ...]:
+        """The application messages in it, whole: itself and those of others. Each has a sender, a clock, dests
+        and a payload as its origin made them, whoever passes it on."""
         return (self,)
 
     def known_to(self, n: int) -> Self:
@@ -195,6 +192,9 @@ class Control(ProtocolMessage):
     @property
     def payload(self) -> bytes:
         return b""
+
+    def carries(self) -> tuple[Any, ...]:
+        return ()
 
     def size(self) -> tuple[int, int]:
         return sum(len(getattr(self, name)) for name in self.counts.split()) if self.counts else 1, 0
