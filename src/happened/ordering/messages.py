@@ -149,8 +149,8 @@ class BareApplication(ProtocolMessage):
         return None
 
     def carries(self) -> tuple[Any, ...]:
-        """The application messages in it, whole: itself and those of others. Each has a sender, a clock, dests
-        and a payload as its origin made them, whoever passes it on."""
+        """The application messages in it, whole: itself and those of others. Each has a sender, a clock,
+        dests and a payload as its origin made them, whoever passes it on."""
         return (self,)
 
     def known_to(self, n: int) -> Self:
