@@ -105,7 +105,7 @@ class RescanningKs(KshemkalyaniSinghal):
         while released:
             released = [held for held, _ in parking if self.lacks(held) is None]
             for held in released:
-                del parking[held.sender, held.clock]
+                del parking.held[held.sender, held.clock]
                 effects += self.take(held)
         return effects
 

@@ -9,6 +9,7 @@ from happened.core.orders import Order
 from happened.ordering.facts import Facts, Waits, WireFormat
 from happened.ordering.holding import HoldingProcess
 from happened.ordering.messages import Application
+from happened.ordering.snapshots import TABLE, kept
 from happened.wire.envelope import encode_alike, read_single_kind_address
 from happened.wire.primitives import write_number
 
@@ -32,10 +33,8 @@ class FifoMulticast(HoldingProcess[FifoMessage]):
     )
     message_type = FifoMessage
 
-    def __init__(self, me, n):
-        super().__init__(me, n)
-        self._sent = {}  # per destination the clock of our last message to it
-        self._delivered = {}  # per sender the clock of its last message delivered here
+    _sent = kept(TABLE)  # per destination the clock of our last message to it
+    _delivered = kept(TABLE)  # per sender the clock of its last message delivered here
 
     def stamp(self, clock, dests, payload):
         sends = []
@@ -52,12 +51,6 @@ class FifoMulticast(HoldingProcess[FifoMessage]):
 
     def learn(self, message):
         self._delivered[message.sender] = message.clock
-
-    def save(self):
-        return {"sent": sorted(self._sent.items()), "delivered": sorted(self._delivered.items())}
-
-    def load(self, state):
-        self._sent, self._delivered = dict(state["sent"]), dict(state["delivered"])
 
 
 MESSAGES = (FifoMessage,)

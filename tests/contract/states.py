@@ -23,7 +23,8 @@ from happened.core.orders import Order
 from happened.ordering import create, having, protocols
 from happened.ordering.capabilities import KeepsLog, TellsUnits
 from happened.ordering.facts import ANY_CAST, BROADCAST, THIRD_PARTY_NUMBERS, UNICAST
-from happened.ordering.machine import Machine, ProtocolMessage
+from happened.ordering.machine import Machine
+from happened.ordering.messages import ProtocolMessage
 
 
 def check_facts(facts, seed):
@@ -55,7 +56,7 @@ def check_shape(facts, seed):
         assert log is None or min(log.log_size()) >= 0
         assert told is None or log is None or len(told.log_units()) == log.log_size()[1]
         assert not facts.promises.optimal or told is not None
-    message_members = {name for name in vars(ProtocolMessage) if not name.startswith("_")}
+    message_members = {name for name in vars(ProtocolMessage) if not name.startswith("_")} | {"carries"}
     for message in system.made:
         assert not [name for name in message_members if not hasattr(message, name)]
 

@@ -34,8 +34,8 @@ from happened.net import payloads, records
 from happened.net.handshake import Mode
 from happened.net.transport import Hello
 from happened.ordering.token import TokenPassed, TokenRequest
-from happened.ordering.total.sequencer_messages import SequencerSeen, SequencerSettled
-from happened.ordering.total.three_phase_messages import AgreedSeen
+from happened.ordering.total.sequencer_office import SequencerSeen, SequencerSettled
+from happened.ordering.total.three_phase_survival import AgreedSeen
 from happened.sim.network import Network, parse_delay
 from happened.sim.run import Parameters, simulate
 from happened.sim.workload import Workload

@@ -6,8 +6,7 @@ sends, by number, whose histories are merged for this one; the process must have
 
 from itertools import combinations, product
 
-from happened.ordering.causal.incomplete import NOTHING, ManagedHistories
-from happened.ordering.causal.incomplete.managed import CausalHistory
+from happened.ordering.causal.incomplete import NOTHING, CausalHistory, ManagedHistories
 
 
 class Run:

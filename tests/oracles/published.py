@@ -2,8 +2,8 @@
 
 from happened.core.destinations import unpack
 from happened.core.effects import Deliver, Send
-from happened.ordering.causal.pruning import Pruning, PruningMessage
-from happened.ordering.causal.serialized_broadcast import SerializedBroadcasts
+from happened.ordering.causal.pruning import Pruning, PruningMessage, _entries
+from happened.ordering.causal.serialized_sends import SerializedBroadcasts
 from happened.ordering.causal.ses import SchiperEggliSandoz
 from happened.ordering.machine import Held, Multicast
 from oracles.bare import BareMachine
@@ -87,7 +87,7 @@ class EagerPruning(Pruning):
         me, n = self.me, self.n
         constraints = self._take_out(dests)
         self._ci.setdefault(me, {})[clock] = dests
-        ci = tuple(self._entries())
+        ci = tuple(_entries(self._ci))
         return [
             Send(d, PruningMessage(me, clock, n, dests, d, ci, tuple(constraints.get(d, ())), payload))
             for d in unpack(dests)
@@ -123,9 +123,7 @@ class HastySerializedBroadcasts(SerializedBroadcasts):
     def multicast(self, to, payload):
         made = super().multicast(to, payload)
         link = self._latest
-        self._chain._waiting = {
-            after: entry for after, entry in self._chain._waiting.items() if entry[0].sender != self.me
-        }
-        self._chain.last = link
-        self._chain._passed[self.me] = link[0]
+        self._waiting = {after: entry for after, entry in self._waiting.items() if entry[0].sender != self.me}
+        self._last = link
+        self._passed[self.me] = link[0]
         return made

@@ -44,8 +44,7 @@ from happened.core.errors import LocalProtocolError
 from happened.core.places import Branch, Place, WatchedForwarder, check, in_use, reach
 from happened.ordering.causal.extended_history import HistoryEntry
 from happened.ordering.causal.histories import Histories
-from happened.ordering.causal.hop_message import Unforwarded
-from happened.ordering.causal.topological import Topological
+from happened.ordering.causal.topological import Topological, Unforwarded
 from happened.ordering.machine import Effect, MessageKey
 
 M = TypeVar("M", Histories, Topological)

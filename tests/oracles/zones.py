@@ -209,4 +209,4 @@ class TwoGateways(ZonedKs):
 
     def load(self, state):
         for zone, carrier in zip(self._zones, state["zones"], strict=True):
-            zone.carrier = Carrier.from_state(carrier)
+            zone.carrier = Carrier(0, 1).resume(carrier)

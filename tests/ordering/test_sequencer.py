@@ -8,13 +8,13 @@ from happened.core.errors import LocalProtocolError
 from happened.ordering import create
 from happened.ordering.machine import Multicast
 from happened.ordering.total.sequencer import SequencerTotalOrder
-from happened.ordering.total.sequencer_messages import (
+from happened.ordering.total.sequencer_office import (
     SequencerAnnouncement,
     SequencerHandover,
     SequencerReport,
     SequencerRequest,
+    succeed,
 )
-from happened.ordering.total.sequencer_office import succeed
 from happened.sim.explore import explore
 
 

@@ -15,8 +15,7 @@ from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.core.places import Separator
 from happened.ordering import create, protocols
-from happened.ordering.causal.extended_history import ExtendedHistory
-from happened.ordering.causal.observed_history import ObservedHistory
+from happened.ordering.causal.extended_history import ExtendedHistory, ObservedHistory
 from happened.sim.playing import read_program
 from happened.sim.programs import Program
 from happened.sim.story import Story

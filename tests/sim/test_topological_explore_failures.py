@@ -5,7 +5,7 @@ import random
 import pytest
 
 from happened.core.errors import LocalProtocolError
-from happened.ordering.causal.hop_message import Unforwarded
+from happened.ordering.causal.topological import Unforwarded
 from oracles import succession
 from oracles.failures import FailureSearch, Plan
 from oracles.places import Graph, path, routed_places, star, two_gateways, zones_in_a_row

@@ -6,7 +6,7 @@ from contract.drive import Dice, busy
 from happened import wire
 from happened.core.errors import RemoteProtocolError
 from happened.ordering import create, protocols
-from happened.ordering.total.sequencer_messages import SequencerHandover
+from happened.ordering.total.sequencer_office import SequencerHandover
 
 
 @pytest.mark.parametrize("name", ["acknowledged", "flooding", "agreed", "sequencer"])

@@ -10,7 +10,7 @@ from happened.experiments.growth import place
 from happened.net.engine import Engine
 from happened.ordering import create
 from happened.ordering.causal.extended_history import HistoryEntry
-from happened.ordering.causal.hop_message import HopMessage
+from happened.ordering.causal.topological import HopMessage
 from happened.ordering.facts import MANY_PROCESSES
 from happened.wire.primitives import EXPANDED
 

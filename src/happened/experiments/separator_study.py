@@ -18,8 +18,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
-from ..ordering.causal.hop_message import HopMessage
-from ..ordering.causal.topological import Topological
+from ..ordering.causal.topological import HopMessage, Topological
 from ..sim.network import Network, parse_delay
 from ..sim.simulation import Simulation
 from ..sim.workload import Workload

@@ -1,5 +1,5 @@
 """The layer of incomplete orders. A multicast of theirs takes a label, a priority or a history beside its
-destinations and its payload (ordering/causal/incomplete): as keywords, in the journal and in the trace.
+destinations and its payload (ordering/causal/incomplete.py): as keywords, in the journal and in the trace.
 
 In the trace such a message is sent `unordered`, since none of the complete orders is promised of it.
 Attributes of its send say what is: {"label": …}, {"priority": …}, or {"after": …} with the names of the
@@ -14,8 +14,7 @@ from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.places import onward
 from ..ordering import Facts, Multicast, incomplete
-from ..ordering.causal.incomplete import CausalHistory
-from ..ordering.causal.incomplete.managed import Preceding
+from ..ordering.causal.incomplete import CausalHistory, Preceding
 from ..wire import unordered_message as wire
 from ..wire.unordered_message import UnorderedMessage
 from .batch import Input, Recorder

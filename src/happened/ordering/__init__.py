@@ -1,8 +1,9 @@
-"""Delivery-order protocols: one registry, one shape, one file per protocol."""
+"""Delivery-order protocols: one registry, one shape, one file for each paper."""
 
 from .capabilities import having, needed
 from .facts import Facts, Option, Relays, WireFormat
-from .machine import Effect, Held, Machine, Multicast, ProtocolMessage, Unit
+from .machine import Effect, Held, Machine, Multicast, Unit
+from .messages import ProtocolMessage
 from .registry import DEFAULT, able, create, declared, facts_of, incomplete, protocols, register, unregister
 
 __all__ = [

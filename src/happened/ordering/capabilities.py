@@ -38,9 +38,6 @@ def needed(machine: Machine, capability: Callable[..., C]) -> C:
     return found
 
 
-# Membership.
-
-
 @runtime_checkable
 class ChangesMembers(Protocol):
     """Processes may join and leave while the system runs.
@@ -75,9 +72,6 @@ def members(machine: Machine) -> ChangesMembers:
     return needed(machine, ChangesMembers)
 
 
-# Relaying.
-
-
 @runtime_checkable
 class HasPlace(Protocol):
     """The process has a place in a communication graph."""
@@ -105,9 +99,6 @@ class NamesHops(Protocol):
 
     def hop_of(self, message: Any, peer: int) -> Hop:
         """A message exchanged with this peer, as a hop."""
-
-
-# Logs and explanations.
 
 
 @runtime_checkable
@@ -151,9 +142,6 @@ class RecordsRules(Protocol):
 
     def observed(self) -> list[RuleUse]:
         """What was recorded since this was last asked, in order."""
-
-
-# Others.
 
 
 @runtime_checkable

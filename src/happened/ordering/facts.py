@@ -52,6 +52,10 @@ class Option:
     help: str
     names: Names = Names.NONE
 
+    @classmethod
+    def of_sets(cls, name: str, help: str) -> "Option":
+        return cls(name, help, Names.SETS)
+
     def numbered(self, value: Any, index: Callable[[str], int]) -> Any:
         """The value with indices where it has names of processes; what is an index already stays."""
 
@@ -67,10 +71,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """The number that frames of a protocol carry, and the module that encodes and decodes them.
-
-    The module is named, not imported: the room `wire` stands on this one.
-    """
+    """The number that frames of a protocol carry, and the module that encodes and decodes them. The module is
+    named, not imported: the room `wire` stands on this one."""
 
     number: int  # part of the format: never reused, never changed
     codec: str  # dotted name of a module with MESSAGES, encode and decode; see wire/__init__.py
@@ -89,6 +91,9 @@ class Assumptions:
     fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
     serialized: bool = False  # sends must be totally ordered by happened-before; see `Serializes`
     most_processes: int = FEW_PROCESSES
+
+
+WIDE = Assumptions(most_processes=MANY_PROCESSES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +170,7 @@ class Facts:
     name: str
     description: str
     paper: str
-    order: Order
+    order: Order = Order.CAUSAL
     wire: WireFormat | None = None  # None: its messages never leave one address space
     options: tuple[Option, ...] = ()
     assumes: Assumptions = Assumptions()

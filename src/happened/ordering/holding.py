@@ -1,37 +1,114 @@
 """A process that holds a message back until what it waits for has been delivered.
 
-The protocol supplies what it stamps, what a message lacks and what a delivery teaches:
-
-    stamp(clock, dests, payload)   the effects that send the new message M(me, clock)
-    delivered(sender)              the clock up to which every message of a sender to us has been delivered
-    missing(message)               the (sender, clock) of every message it waits for
-    lacks(message)                 the first want of a message that is not met, None if it can be delivered;
-                                   by default the first of those missing
-    learn(message)                 what its delivery teaches
-
-and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
-clock of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and
-`read` (a held message in a snapshot), `skip` (how to go on without the messages of an expelled one), and
-`follows` (whether what a message carries tells that it follows another, where it always tells).
+The protocol supplies what it stamps (`stamp`), how far it is with a sender (`delivered`), what a message
+lacks (`missing`) and what a delivery teaches (`learn`); and, where the usual does not do, `address`,
+`checked`, `told`, `lacks`, `reached`, `skip`, `follows`, and `written` with `read` (a held message in a
+snapshot).
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
 from ..core.lanes import CLOCK_LIMIT
-from .delay_queue import DelayQueue, Want
-from .machine import Effect, Held, MessageKey, Multicast
-from .messages import BareApplication
+from .machine import Effect, Held, MessageKey
 from .process import Process, State
+from .snapshots import reader
+
+Want = tuple[int, int]
+"""(lane, level): met once that lane has reached the level."""
 
 M = TypeVar("M", bound=Any)
 
 
+class Delayed(NamedTuple, Generic[M]):
+    message: M
+    since: int
+
+
+class DelayQueue(Generic[M]):
+    """Messages that arrived too early, each parked under one thing it lacks (watch-one).
+
+    What a message waits for is a set of *wants* (lane, level): a lane is a counter of the machine that only
+    grows, usually the clock of the last message delivered of one sender. A held message is parked under a
+    single unmet want; when that lane gets there it is looked at again, and parks under the next one or is
+    ready. So a delivery costs what it wakes, whatever else is held.
+
+    Invariant  a message is parked under the first want it lacks, in the order the machine looks at them.
+               Wants are met for good, so this place depends on the state alone: a restored machine releases
+               in the same order as the one that made the snapshot.
+    """
+
+    __slots__ = ("_lanes", "_woken", "held")
+
+    def __init__(self) -> None:
+        self.held: dict[MessageKey, Delayed[M]] = {}
+        self._lanes: dict[int, list[tuple[int, MessageKey]]] = {}  # heaps of (level, message)
+        self._woken: list[MessageKey] = []
+
+    def __iter__(self) -> Iterator[Delayed[M]]:
+        return iter(self.held.values())
+
+    def __contains__(self, message: M) -> bool:
+        return (message.sender, message.clock) in self.held
+
+    def hold(self, message: M, want: Want, since: int) -> None:
+        lane, level = want
+        key = (message.sender, message.clock)
+        self.held[key] = Delayed(message, since)
+        heappush(self._lanes.setdefault(lane, []), (level, key))
+
+    def park(self, key: MessageKey, want: Want) -> None:
+        lane, level = want
+        heappush(self._lanes.setdefault(lane, []), (level, key))
+
+    def reached(self, lane: int, level: int) -> None:
+        """Wake what waits for this lane to get there."""
+        heap = self._lanes.get(lane)
+        if heap is None or heap[0][0] > level:
+            return
+        while heap and heap[0][0] <= level:
+            self._woken.append(heappop(heap)[1])
+        if not heap:
+            del self._lanes[lane]
+
+    def lowest(self, lanes: Iterable[int]) -> int | None:
+        """The lowest level of these lanes that something is parked under."""
+        return min((self._lanes[lane][0][0] for lane in lanes if lane in self._lanes), default=None)
+
+    def woken(self) -> Iterator[MessageKey]:
+        """What has been woken, and what is woken meanwhile. The caller removes what it delivers and parks the
+        rest again."""
+        while self._woken:
+            woken, self._woken = self._woken, []
+            yield from woken
+
+    @property
+    def watched(self) -> list[int]:
+        """The lanes something is parked under."""
+        return list(self._lanes)
+
+    def refill(self, held: Iterable[tuple[M, int]], lacks: Callable[[M], Want | None]) -> None:
+        """Hold exactly these (message, since)."""
+        parked = {(message.sender, message.clock): Delayed(message, since) for message, since in held}
+        wants = {key: lacks(message) for key, (message, _) in parked.items()}
+        self.held, self._lanes, self._woken = parked, {}, []
+        for key, want in wants.items():
+            if want is not None:
+                self.park(key, want)
+            else:  # no machine holds what lacks nothing; should a snapshot claim so, it goes with the next
+                self._woken.append(key)
+
+    def replace(self, change: Callable[[M], M]) -> None:
+        """Hold each message in another form; what it waits for is the same."""
+        self.held = {key: Delayed(change(message), since) for key, (message, since) in self.held.items()}
+
+
 class HoldingProcess(Process, Generic[M]):
-    message_type: ClassVar[type[BareApplication]]
+    message_type: ClassVar[type]
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
@@ -39,26 +116,24 @@ class HoldingProcess(Process, Generic[M]):
         self._closing = 0  # bit set: those who have ended, while something of theirs is still held
         self._closed_at = 0  # the local event after which the last of them has ended
 
-    @abstractmethod
-    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]: ...
-
     def delivered(self, sender: int) -> int:
+        """The clock up to which every message of a sender to us has been delivered."""
         raise NotImplementedError("a protocol says how far it is with a sender, or what a duplicate is")
 
     @abstractmethod
-    def missing(self, message: M) -> Iterable[MessageKey]: ...
+    def missing(self, message: M) -> Iterable[MessageKey]:
+        """The (sender, clock) of every message it waits for."""
 
     @abstractmethod
-    def learn(self, message: M) -> None: ...
+    def learn(self, message: M) -> None:
+        """What the delivery of a message teaches."""
 
     def lacks(self, message: M) -> Want | None:
+        """The first want that is not met, None if the message can be delivered."""
         return next(iter(self.missing(message)), None)
 
-    def address(self, to: Iterable[int], payload: bytes) -> int:
-        """The set a multicast is for, or a refusal."""
-        return self.destinations(to, payload)
-
     def told(self, message: M) -> int:
+        """The clock of our newest event that a message depends on."""
         return 0
 
     def checked(self, message: M) -> M:
@@ -76,11 +151,6 @@ class HoldingProcess(Process, Generic[M]):
     def moves(self, message: M) -> Iterable[Want]:
         """All lanes that the delivery of a message moves, whatever was delivered before, and how far."""
         return ((message.sender, message.clock),)
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.address(to, payload)
-        clock = self.next_clock()
-        return Multicast(clock, self.stamp(clock, dests, payload))
 
     def receive(self, message: M) -> list[Effect]:
         message = self.checked(message)
@@ -115,13 +185,13 @@ class HoldingProcess(Process, Generic[M]):
         """The held messages that were woken and lack nothing more; the others that were woken park again."""
         parking = self._parking
         for key in parking.woken():
-            held = parking[key]
-            want = self._want(held)
+            message = parking.held[key].message
+            want = self._want(message)
             if want is not None:
                 parking.park(key, want)
             else:
-                del parking[key]
-                yield held
+                del parking.held[key]
+                yield message
 
     def take(self, message: M) -> list[Effect]:
         """Let the application have a message that lacks nothing."""
@@ -142,7 +212,7 @@ class HoldingProcess(Process, Generic[M]):
         if self.facts.waits.tells_past:
             return self._skip_in_order()
         effects: list[Effect] = []
-        while ready := self._closing & ~pack({self.origin(message) for message, _ in self._parking}):
+        while ready := self._closing & ~pack({message.sender for message, _ in self._parking}):
             self._closing &= ~ready
             for process in unpack(ready):
                 # One level after another: what follows only a lost message comes after what that followed,
@@ -197,10 +267,6 @@ class HoldingProcess(Process, Generic[M]):
         """Whether another message precedes this one, of a protocol whose messages always tell."""
         raise NotImplementedError("a protocol that tells the past says how")
 
-    def origin(self, message: M) -> int:
-        """The process from whose link a held message came."""
-        return int(message.sender)
-
     def skip(self, process: int, clock: int) -> Iterable[int]:
         """Take what this process could have sent us up to this clock for delivered; returns its lanes."""
         return ()  # nothing is missing of a process that left by itself; from others, none may be expelled
@@ -209,7 +275,8 @@ class HoldingProcess(Process, Generic[M]):
         return tuple(message)
 
     def read(self, fields: tuple[Any, ...]) -> M:
-        return self.message_type(*fields)  # type: ignore[return-value]
+        message: M = reader(self.message_type)(fields)
+        return message
 
     def _saved(self) -> State:
         held = tuple((*self.written(message), since) for message, since in self._parking)

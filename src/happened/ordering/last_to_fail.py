@@ -18,11 +18,8 @@ from ..core.errors import LocalProtocolError
 
 
 def last_to_fail(group: int, recorded: Mapping[int, int]) -> int:
-    """The set of members of a group that failed last.
-
-    `recorded` has, for each member that is recovered, the set of those whose failures it recorded. Refused
-    while others must recover first; the error names them.
-    """
+    """The set of members of a group that failed last. `recorded` has, for each member that is recovered, the
+    set of those whose failures it recorded. Refused while others must recover first; the error names them."""
     last, awaited = perhaps_last(group, recorded)
     if awaited:
         names = ", ".join(map(str, unpack(awaited)))

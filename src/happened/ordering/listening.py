@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
 from .capabilities import Listens, having
-from .delay_queue import Want
+from .holding import Want
 from .machine import MessageKey
 from .registry import able, create
 

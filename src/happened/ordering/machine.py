@@ -25,48 +25,8 @@ MessageKey = tuple[int, int]
 """(sender, clock) of a message."""
 
 
-class ProtocolMessage(Protocol):
-    """What one transmission carries. Values: never changed once made.
-
-    An application message is named by its sender and clock, whoever relays it. A control message (an
-    acknowledgement, say) is for no application: its `dests` is empty, and its sender and clock name the
-    application message it speaks of, clock 0 meaning none. `messages.py` has what both kinds share.
-    """
-
-    @property
-    def sender(self) -> int: ...
-    @property
-    def clock(self) -> int: ...
-    @property
-    def dests(self) -> int:
-        """The destinations as a bit set."""
-
-    @property
-    def to(self) -> frozenset[int]:
-        """The destinations."""
-
-    @property
-    def payload(self) -> bytes: ...
-    @property
-    def via(self) -> int | None:
-        """The process that puts it on a link, where the message tells; None where any may."""
-
-    def units(self) -> frozenset[Unit]:
-        """The explicit units carried about messages other than this one."""
-
-    def settled(self) -> frozenset[MessageKey]:
-        """The messages of entries that are carried without a unit: they only say that all older messages of
-        their senders are settled too."""
-
-    def size(self) -> tuple[int, int]:
-        """How many dependency entries (in the protocol's own grouping) it carries, and how many units."""
-
-    def model_bytes(self) -> int:
-        """The size of its control information in the papers' model: 4-byte clocks, 2-byte process ids."""
-
-    def carries(self) -> tuple[Any, ...]:
-        """The application messages in it, whole: itself, if it is one, and those of others. Each has a
-        sender, a clock, dests and a payload as its origin made them, whoever passes it on."""
+def key_of(message: Any) -> MessageKey:
+    return message.sender, message.clock
 
 
 class Held(NamedTuple):

@@ -1,8 +1,9 @@
 """Messages, logs and what is carried, as Kshemkalyani & Singhal write them: M(0,1)→{1,2} and 5,1:{6}."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from .machine import Held, Hop, MessageKey, ProtocolMessage, Unit
+from .machine import Held, Hop, MessageKey, Unit
 
 
 def dests(members: Iterable[int]) -> str:
@@ -13,11 +14,11 @@ def key_name(key: MessageKey) -> str:
     return f"M({key[0]},{key[1]})"
 
 
-def message_name(message: ProtocolMessage) -> str:
+def message_name(message: Any) -> str:
     return f"M({message.sender},{message.clock})→{dests(message.to)}"
 
 
-def described(message: ProtocolMessage) -> str:
+def described(message: Any) -> str:
     """A message with what it carries, or a control message as it calls itself."""
     if not message.to:
         return str(message)
@@ -56,7 +57,7 @@ def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
     return [(s, t, frozenset(to)) for (s, t), to in sorted(sets.items())]
 
 
-def carried(message: ProtocolMessage, units: frozenset[Unit] | None = None) -> str:
+def carried(message: Any, units: frozenset[Unit] | None = None) -> str:
     """The entries, and how many they are in the protocol's own way of counting, unless that is one for each
     message. `units` are the message's own by default, or the same under other names."""
     about = grouped(message.units() if units is None else units)

@@ -1,8 +1,8 @@
 """What every machine is, whatever its protocol: a process with a clock, other processes it may address, and a
 state that can be saved.
 
-A protocol adds `multicast` and `receive`, and, if it keeps anything, `save` and `load`. The refusals that
-every protocol shares are here, so that all of them refuse in the same words.
+A protocol adds `multicast` and `receive`, and declares what it keeps (snapshots.py), or has a `save` and a
+`load` of its own. The refusals that every protocol shares are here, so that all refuse in the same words.
 """
 
 from abc import abstractmethod
@@ -10,19 +10,19 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from ..core.destinations import pack, unpack
-from ..core.effects import Deliver
+from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
 from . import explaining
 from .facts import Facts
 from .machine import Effect, Held, Multicast
-from .snapshots import opened, seal
+from .snapshots import Keeper, opened, seal
 
 State = dict[str, Any]
 """Values that `snapshots` can write, by name."""
 
 
-class Process:
+class Process(Keeper):
     facts: ClassVar[Facts]
 
     def __init__(self, me: int, n: int) -> None:
@@ -36,6 +36,7 @@ class Process:
         self.forgotten = 0  # bit set: of those, the ones whose index may be given again
         self.clock = 0
         self.events = 0  # local events so far, numbered as machine.py says
+        self._begin(n)
 
     def __repr__(self) -> str:
         told = [f"process {self.me} of {self.n}", f"clock {self.clock}"]
@@ -47,6 +48,11 @@ class Process:
     def present(self) -> int:
         """The set of those who have not left."""
         return ((1 << self.n) - 1) & ~self.gone
+
+    @property
+    def others(self) -> int:
+        """The set of those, without ourselves."""
+        return self.present & ~(1 << self.me)
 
     @property
     def coming_clock(self) -> int:
@@ -84,6 +90,7 @@ class Process:
             self.forgotten &= ~(1 << process)
         elif process == self.n:
             self.n += 1
+            self._grow(process, self.n)
         else:
             raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
         return []
@@ -144,8 +151,18 @@ class Process:
             raise LocalProtocolError(f"only broadcasts are ordered here; this one leaves out {names}")
         return dests
 
-    @abstractmethod
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast: ...
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        """The set a multicast is for, or a refusal."""
+        return self.destinations(to, payload)
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        """The effects that send the new message M(me, clock)."""
+        raise NotImplementedError("a protocol has `stamp`, or a `multicast` of its own")
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.address(to, payload)
+        clock = self.next_clock()
+        return Multicast(clock, self.stamp(clock, dests, payload))
 
     @abstractmethod
     def receive(self, message: Any) -> list[Any]: ...
@@ -154,7 +171,7 @@ class Process:
         return self.next_clock()
 
     def next_clock(self, after: int = 0) -> int:
-        """The clock of a new event; beyond `after` too, where clocks follow Lamport's rule."""
+        """The clock of a new event; beyond `after` too."""
         clock = (self.clock if self.clock >= after else after) + 1
         if clock >= CLOCK_LIMIT:
             raise LocalProtocolError("the clock has reached its limit of 2^63 events")
@@ -170,6 +187,14 @@ class Process:
     def delivery(self, message: Any) -> Deliver:
         self.events += 1
         return Deliver(message.sender, message.clock, message.payload)
+
+    def to_each(self, message: Any, dests: int) -> list[Effect]:
+        return [Send(d, message) for d in unpack(dests)]
+
+    def to_others(self, message: Any, dests: int) -> list[Effect]:
+        """The same message for each of these; if we are among them, it is delivered at once."""
+        effects = self.to_each(message, dests & ~(1 << self.me))
+        return [*effects, self.delivery(message)] if dests >> self.me & 1 else effects
 
     # Refusals.
 
@@ -197,21 +222,19 @@ class Process:
 
     # Snapshots.
 
-    def save(self) -> State:
-        """What the protocol itself keeps."""
-        return {}
-
-    def load(self, state: State) -> None:
-        """Take over what `save` gave: everything is read before anything changes."""
-
     def snapshot(self) -> bytes:
-        return seal(self.facts.name, process=self._identity(), **self._saved())
+        identity = (self.me, self.n, self.gone, self.clock, self.events)
+        return seal(self.facts.name, process=identity, **self._saved())
 
     def restore(self, data: bytes) -> None:
         before = dict(vars(self))  # what `load` changes it replaces, so these values stay as they are
         with opened(self.facts.name, data) as state:
             try:
-                self._become(state["process"])
+                self.me, self.n, self.gone, self.clock, self.events = state["process"]
+                if not 0 <= self.me < self.n:
+                    raise LocalProtocolError(
+                        f"process {self.me} is not among {self.n} processes numbered from 0"
+                    )
                 self._loaded(state)
             except BaseException:
                 vars(self).clear()
@@ -224,15 +247,6 @@ class Process:
     def _loaded(self, state: State) -> None:
         self.forgotten = state["forgotten"]
         self.load(state)
-
-    def _identity(self) -> tuple[int, int, int, int, int]:
-        return self.me, self.n, self.gone, self.clock, self.events
-
-    def _become(self, identity: tuple[int, int, int, int, int]) -> None:
-        me, n, gone, clock, events = identity
-        if not 0 <= me < n:
-            raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
-        self.me, self.n, self.gone, self.clock, self.events = me, n, gone, clock, events
 
 
 def refusal(message: Any, why: str) -> RemoteProtocolError:

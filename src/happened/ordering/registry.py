@@ -16,7 +16,6 @@ from ..core.errors import LocalProtocolError
 from .causal import (
     acknowledged,
     bss,
-    bss_groups,
     cbcast,
     chain_two,
     flooding,
@@ -28,38 +27,37 @@ from .causal import (
     pruning,
     psync,
     rst,
-    serialized_broadcast,
-    serialized_multicast,
+    serialized_sends,
     ses,
     topological,
     zoned_ks,
 )
-from .causal.incomplete import labelled, managed, priorities
+from .causal.incomplete import Labelled, ManagedMulticast, Priorities
 from .facts import THIRD_PARTY_NUMBERS, Facts
 from .machine import Machine
-from .total import agreed, causal_total, sequencer
+from .total import causal_total, sequencer, three_phase
 
 ENTRY_POINTS = "happened.protocols"
 
-DEFAULT = ks.FACTS.name
+DEFAULT = ks.KshemkalyaniSinghal.facts.name
 
 _OURS: tuple[type[Machine], ...] = (
     ks.KshemkalyaniSinghal,
     bss.BirmanSchiperStephenson,
-    bss_groups.GroupVectors,
+    bss.GroupVectors,
     chain_two.AdelsteinSinghal,
     kim.KimKim,
     prs.PrakashRaynalSinghal,
     pruning.Pruning,
     rst.RaynalSchiperToueg,
-    serialized_broadcast.SerializedBroadcasts,
-    serialized_multicast.SerializedMulticasts,
+    serialized_sends.SerializedBroadcasts,
+    serialized_sends.SerializedMulticasts,
     ses.SchiperEggliSandoz,
     histories.Histories,
     topological.Topological,
     zoned_ks.ZonedKs,
     acknowledged.AcknowledgedUnicast,
-    agreed.AgreedTotalOrder,
+    three_phase.AgreedTotalOrder,
     causal_total.CausalTotalOrder,
     cbcast.CarryingMulticast,
     flooding.FloodingBroadcast,
@@ -69,8 +67,7 @@ _OURS: tuple[type[Machine], ...] = (
 )
 # Incomplete orders take more than destinations and a payload, which most drivers have not got.
 _INCOMPLETE: dict[str, type[Machine]] = {
-    machine.facts.name: machine
-    for machine in (labelled.Labelled, managed.ManagedMulticast, priorities.Priorities)
+    machine.facts.name: machine for machine in (Labelled, ManagedMulticast, Priorities)
 }
 
 _machines: dict[str, type[Machine]] = {machine.facts.name: machine for machine in _OURS}

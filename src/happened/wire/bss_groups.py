@@ -8,7 +8,7 @@ How many groups there are, which one it is for, and the vector of each (vectors.
 from collections.abc import Iterable
 from typing import Any
 
-from ..ordering.causal.bss_groups import GroupsMessage
+from ..ordering.causal.bss import GroupsMessage
 from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number
 from .vectors import read_vector, write_vector

@@ -13,7 +13,8 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
-from ..ordering.causal.cbcast import CbcastAcknowledgement, CbcastMessage, PastMessage
+from ..ordering.causal.cbcast import CbcastAcknowledgement, CbcastMessage
+from ..ordering.messages import WholeMessage
 from .envelope import end, read_address, read_name, unknown, write_address, write_name, write_numbers
 from .primitives import Encoded, Reader, write_number, write_set
 
@@ -59,8 +60,8 @@ def decode(reader: Reader, max_processes: int) -> CbcastMessage | CbcastAcknowle
     return message
 
 
-def _read_carried(reader: Reader, n: int) -> PastMessage:
+def _read_carried(reader: Reader, n: int) -> WholeMessage:
     sender, clock, dests = reader.number(n), reader.number(CLOCK_LIMIT), reader.set(n)
     if not clock or not dests:
         raise RemoteProtocolError(f"a carried M({sender}, {clock}) lacks a clock or a destination")
-    return PastMessage(sender, clock, dests, reader.take(reader.number(reader.left + 1)))
+    return WholeMessage(sender, clock, dests, reader.take(reader.number(reader.left + 1)))

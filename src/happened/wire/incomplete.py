@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
-from ..ordering.causal.incomplete.labelled import LABEL_BYTES, LabelledMessage
-from ..ordering.causal.incomplete.managed import PRIORITIES, ManagedMessage, Preceding
+from ..ordering.causal.incomplete import LABEL_BYTES, PRIORITIES, LabelledMessage, ManagedMessage, Preceding
 from . import ks
 from .entries import read_entries, write_entries
 from .envelope import read_address, unknown, write_address, write_numbers

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
-from ..ordering.total.sequencer_messages import (
+from ..ordering.total.sequencer_office import (
     Place,
     SequencerAnnouncement,
     SequencerHandover,

@@ -8,8 +8,7 @@ The broadcast before: how far its clock is behind, and whose it was. Lag 0 and n
 from collections.abc import Iterable
 from typing import Any
 
-from ..ordering.causal.link_chain import NOTHING
-from ..ordering.causal.serialized_broadcast import SerializedBroadcast
+from ..ordering.causal.serialized_sends import NOTHING, SerializedBroadcast
 from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.destinations import pack, unpack
-from ..ordering.causal.serialized_multicast import SerializedMulticast
+from ..ordering.causal.serialized_sends import SerializedMulticast
 from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number, write_set
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
-from ..ordering.total.three_phase_messages import (
+from ..ordering.total.three_phase_survival import (
     AgreedFinal,
     AgreedFinals,
     AgreedMessage,
@@ -50,7 +50,7 @@ def _encode_control(message: Any) -> tuple[int, bytes]:
         case AgreedSeen():
             return SEEN, write_numbers(message.timestamp)
         case AgreedReport():
-            told = ((*k.name, k.dests, k.timestamp << 1 | k.is_final) for k in message.known)
+            told = ((*k[:2], k.dests, k.timestamp << 1 | k.is_final) for k in message.known)
             numbers = (number for each in told for number in each)
             return REPORT, write_numbers(message.ended, len(message.known), *numbers)
         case _:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.lanes import CLOCK_LIMIT
-from ..ordering.causal.hop_message import HopMessage
+from ..ordering.causal.topological import HopMessage
 from .entries import read_entries, write_entries
 from .envelope import encode_alike, read_single_kind_address, write_numbers
 from .primitives import Encoded, Reader, write_set

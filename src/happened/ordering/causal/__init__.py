@@ -1,1 +1,1 @@
-"""Protocols that keep causal order, one per file."""
+"""Protocols that keep causal order, one file for each paper."""

@@ -18,26 +18,11 @@ from collections.abc import Iterable
 
 from ...core.effects import Deliver, Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
-from ...core.orders import Order
 from ..facts import UNICAST, Assumptions, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Multicast
+from ..machine import Effect
 from ..messages import BareApplication, Control
-from ..notation import key_name
-from ..process import Process, State
-
-FACTS = Facts(
-    name="acknowledged",
-    description="carries nothing: each message waits for the acknowledgement of its sender's previous one",
-    paper="Mattern & Fünfrocken, LNCS 938, 1995",
-    order=Order.CAUSAL,
-    wire=WireFormat(30, "happened.wire.acknowledged"),
-    assumes=Assumptions(casts=frozenset({UNICAST})),
-    waits=Waits(at_sender=True),
-    membership=MembershipChanges(
-        at_leave="is not addressed any more, nor waited for to acknowledge; all that it sent is delivered",
-        at_expulsion="is not addressed any more, nor waited for to acknowledge; a message of its may be lost",
-    ),
-)
+from ..process import Process
+from ..snapshots import TABLE, kept, records
 
 
 class AcknowledgedMessage(BareApplication):
@@ -55,47 +40,56 @@ class AcknowledgedMessage(BareApplication):
 class Acknowledgement(Control):
     """The receiver of M(sender, clock) has it."""
 
+    says = "an acknowledgement of M({0.sender},{0.clock})"
     clock: int
-
-    def __str__(self) -> str:
-        return f"an acknowledgement of {key_name((self.sender, self.clock))}"
 
     def size(self) -> tuple[int, int]:
         return 0, 0
-
-    def model_bytes(self) -> int:
-        return 0
 
 
 class AcknowledgedUnicast(Process):
     """Nothing is ever pending here: what must wait does so at its sender."""
 
-    facts = FACTS
+    facts = Facts(
+        name="acknowledged",
+        description="carries nothing: each message waits for the acknowledgement of its sender's "
+        "previous one",
+        paper="Mattern & Fünfrocken, LNCS 938, 1995",
+        wire=WireFormat(30, "happened.wire.acknowledged"),
+        assumes=Assumptions(casts=frozenset({UNICAST})),
+        waits=Waits(at_sender=True),
+        membership=MembershipChanges(
+            at_leave="is not addressed any more, nor waited for to acknowledge; all that it sent is "
+            "delivered",
+            at_expulsion="is not addressed any more, nor waited for to acknowledge; a message of its may be "
+            "lost",
+        ),
+    )
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._output: deque[AcknowledgedMessage] = deque()  # its head is on its way, the rest wait here
-        # Per sender the clock of its last message here: older ones were acknowledged before it left.
-        self._delivered: dict[int, int] = {}
+    _output: deque[AcknowledgedMessage] = kept(records(AcknowledgedMessage, deque))
+    """Its head is on its way, the rest wait here."""
+    _delivered: dict[int, int] = kept(TABLE)
+    """Per sender the clock of its last message here: older ones were acknowledged before it left."""
 
     @property
     def queued(self) -> int:
         return max(0, len(self._output) - 1)
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        receivers = tuple(dict.fromkeys(to))
-        self.destinations(receivers, payload)
-        if len(receivers) != 1:
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        dests = self.destinations(to, payload)
+        if (count := dests.bit_count()) != 1:
             raise LocalProtocolError(
-                f"acknowledged is for unicasts: with {len(receivers)} destinations it would break the order"
+                f"acknowledged is for unicasts: with {count} destinations it would break the order"
             )
-        clock = self.next_clock()
-        message = AcknowledgedMessage(self.me, clock, self.n, receivers[0], payload)
+        return dests
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        message = AcknowledgedMessage(self.me, clock, self.n, dests.bit_length() - 1, payload)
         if message.receiver == self.me:
             # Whatever we must deliver first was acknowledged, hence delivered, before we knew of it.
-            return Multicast(clock, [self._deliver(message)])
+            return [self._deliver(message)]
         self._output.append(message)
-        return Multicast(clock, [Send(message.receiver, message)] if len(self._output) == 1 else [])
+        return self._next() if len(self._output) == 1 else []
 
     def receive(self, message: AcknowledgedMessage | Acknowledgement) -> list[Effect]:
         if isinstance(message, Acknowledgement):
@@ -116,11 +110,14 @@ class AcknowledgedUnicast(Process):
         if not self._output or message.clock != self._output[0].clock:
             return []  # acknowledged twice
         self._output.popleft()
-        return [Send(self._output[0].receiver, self._output[0])] if self._output else []
+        return self._next()
 
     def _deliver(self, message: AcknowledgedMessage) -> Deliver:
         self._delivered[message.sender] = message.clock
         return self.delivery(message)
+
+    def _next(self) -> list[Effect]:
+        return [Send(self._output[0].receiver, self._output[0])] if self._output else []
 
     def leave(self, process: int) -> list[Effect]:
         effects = super().leave(process)
@@ -129,13 +126,4 @@ class AcknowledgedUnicast(Process):
         # Whoever gets the next one knows of the departure, and sends nothing after it to who has left.
         head = self._output[0]
         self._output = deque(message for message in self._output if message.receiver != process)
-        if head.receiver == process and self._output:
-            effects.append(Send(self._output[0].receiver, self._output[0]))
-        return effects
-
-    def save(self) -> State:
-        return {"output": tuple(self._output), "delivered": sorted(self._delivered.items())}
-
-    def load(self, state: State) -> None:
-        output = deque(AcknowledgedMessage(*fields) for fields in state["output"])
-        self._output, self._delivered = output, dict(state["delivered"])
+        return effects + self._next() if head.receiver == process else effects

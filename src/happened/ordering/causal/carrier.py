@@ -8,14 +8,14 @@ Invariant  the hops in `_names` are those that `ks` holds; lane s of `_last` is 
            delivered here, and since `ks` keeps the order of each sender, all earlier ones to us were too.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Deliver, Send
-from ..machine import MessageKey, Unit
-from ..messages import Application
-from .hop_message import RelayedMessage
+from ..machine import Effect, MessageKey, Unit
+from ..messages import Application, WholeMessage, field
+from ..snapshots import NUMBERS, Form, Part, kept, table
 from .ks import KshemkalyaniSinghal, KsMessage
 
 
@@ -28,18 +28,14 @@ class HopHeader(NamedTuple):
 
 
 class InHop(Application):
-    """Messages that have the field `hop`, which carries their payload and their units.
-
-    The units name messages as the machine of the hop numbers them.
-    """
+    """Messages that have the field `hop`, which carries their payload and their units. The units name
+    messages as the machine of the hop numbers them."""
 
     @property
     def hop(self) -> KsMessage:
         raise NotImplementedError
 
-    @property
-    def payload(self) -> bytes:
-        return self.hop.payload
+    payload = field("hop.payload")
 
     def units(self) -> frozenset[Unit]:
         return self.hop.units()
@@ -57,77 +53,65 @@ class Waiting(NamedTuple):
     since: int
 
 
-class Carrier:
-    def __init__(self, me: int, n: int) -> None:
-        self._ks = KshemkalyaniSinghal(me, n)
-        self._last = [0] * n
-        self._names: dict[MessageKey, tuple[HopHeader, int]] = {}
+def _restored(snapshot: bytes) -> KshemkalyaniSinghal:
+    machine = KshemkalyaniSinghal(0, 1)
+    machine.restore(snapshot)
+    return machine
 
-    @property
-    def n(self) -> int:
-        return self._ks.n
+
+NAMES = table(
+    lambda names: tuple((*key, *named, since) for key, (named, since) in names.items()),
+    lambda names: {(s, t): (HopHeader(*named), since) for s, t, *named, since in names},
+)
+CARRIERS = table(
+    lambda carriers: tuple((name, carrier.state()) for name, carrier in sorted(carriers.items())),
+    lambda carriers: {name: Carrier(0, 1).resume(state) for name, state in carriers},
+)
+"""A dict of carriers."""
+
+
+class Carrier(Part):
+    ks: KshemkalyaniSinghal = kept(Form(lambda n: None, lambda ks: ks.snapshot(), _restored))
+    _last: list[int] = kept(NUMBERS)
+    _names: dict[MessageKey, tuple[HopHeader, int]] = kept(NAMES)
+
+    def __init__(self, me: int, n: int) -> None:
+        self._begin(n)
+        self.ks = KshemkalyaniSinghal(me, n)
 
     def send(self, to: int, payload: bytes) -> list[Send[KsMessage]]:
         """One hop to this set."""
-        _, effects = self._ks.multicast(unpack(to), payload)
+        _, effects = self.ks.multicast(unpack(to), payload)
         return [effect for effect in effects if isinstance(effect, Send)]
 
-    def receive(self, hop: KsMessage, named: HopHeader, since: int) -> list[RelayedMessage]:
+    def receive(self, hop: KsMessage, named: HopHeader, since: int) -> list[WholeMessage]:
         """What can be delivered now, in order; a hop that is refused changes nothing."""
-        effects = self._ks.receive(hop)
+        effects = self.ks.receive(hop)
         key = (hop.sender, hop.clock)
         if key in self._names or hop.clock <= self._last[hop.sender]:
             return []  # a duplicate made by the network
         self._names[key] = named, since
-        return [self._delivered(effect) for effect in effects if isinstance(effect, Deliver)]
+        return self._delivered(effects)
 
-    def _delivered(self, effect: Deliver) -> RelayedMessage:
-        self._last[effect.sender] = effect.clock
-        named, _ = self._names.pop((effect.sender, effect.clock))
-        return RelayedMessage(*named, effect.payload)
+    def _delivered(self, effects: Iterable[Effect]) -> list[WholeMessage]:
+        delivered = []
+        for effect in effects:
+            if isinstance(effect, Deliver):
+                self._last[effect.sender] = effect.clock
+                named, _ = self._names.pop((effect.sender, effect.clock))
+                delivered.append(WholeMessage(*named, effect.payload))
+        return delivered
 
     def pending(self) -> Iterator[Waiting]:
-        for hop, waits_for, _ in self._ks.pending():
+        for hop, waits_for, _ in self.ks.pending():
             named, since = self._names[hop.sender, hop.clock]
             yield Waiting(named, hop, waits_for, since)
 
-    def join(self) -> None:
-        self._ks.join(self.n)
-        self._last.append(0)
+    def join(self, process: int) -> None:
+        """A new process has the next number, or that of one that everybody has forgotten."""
+        self._last[process : process + 1] = [0]
+        self.ks.join(process)
 
-    def join_again(self, process: int) -> None:
-        """A new process has the number of one that everybody has forgotten."""
-        self._ks.join(process)
-        self._last[process] = 0
-
-    def leave(self, process: int) -> None:
-        self._ks.leave(process)
-
-    def close(self, process: int) -> list[RelayedMessage]:
+    def close(self, process: int) -> list[WholeMessage]:
         """What can be delivered now that nothing more comes from this process."""
-        return [self._delivered(effect) for effect in self._ks.close(process) if isinstance(effect, Deliver)]
-
-    def forget(self, process: int) -> None:
-        self._ks.forget(process)
-
-    def log_size(self) -> tuple[int, int]:
-        return self._ks.log_size()
-
-    def log_units(self) -> frozenset[Unit]:
-        return self._ks.log_units()
-
-    def log_entries(self) -> list[tuple[int, int, frozenset[int]]]:
-        return self._ks.log_entries()
-
-    def state(self) -> tuple[Any, ...]:
-        names = tuple((*key, *named, since) for key, (named, since) in self._names.items())
-        return self._ks.snapshot(), tuple(self._last), names
-
-    @classmethod
-    def from_state(cls, state: tuple[Any, ...]) -> "Carrier":
-        snapshot, last, names = state
-        carrier = cls(0, 1)
-        carrier._ks.restore(snapshot)
-        carrier._last = list(last)
-        carrier._names = {(s, t): (HopHeader(*named), since) for s, t, *named, since in names}
-        return carrier
+        return self._delivered(self.ks.close(process))

@@ -13,48 +13,25 @@ travels with every packet, and buffers drop what it covers. It only grows, so a 
 uninformed process still carries is recognised, and nothing need be remembered of it.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ...core.orders import Order
 from ..facts import CopyTravel, Facts, WireFormat
-from ..machine import Effect, MessageKey, Multicast, Unit
-from ..messages import Application, Control
-from ..notation import key_name
-from ..process import Process, State, refusal
-
-FACTS = Facts(
-    name="cbcast",
-    description="carries the messages of its causal past, and never holds one back",
-    paper="Birman & Joseph, ACM TOCS 5(1), 1987",
-    order=Order.CAUSAL,
-    wire=WireFormat(31, "happened.wire.cbcast"),
-    copies=CopyTravel(common_frame=True, carries_payloads=True),
-)
-
-
-class PastMessage(NamedTuple):
-    """A message of the causal past, whole."""
-
-    sender: int
-    clock: int
-    dests: int  # bit set
-    payload: bytes
+from ..machine import Effect, MessageKey, key_of
+from ..messages import Application, Control, Entry, WholeMessage, field
+from ..process import Process, refusal
+from ..snapshots import NUMBERS, TABLE, by_key, kept
 
 
 class CbcastMessage(Application):
     stable: tuple[int, ...]  # per process: its messages up to this clock are delivered everywhere
-    past: tuple[PastMessage, ...]  # causes before effects
+    past: tuple[WholeMessage, ...]  # causes before effects
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset((m.sender, m.clock, d) for m in self.past for d in unpack(m.dests))
-
-    def size(self) -> tuple[int, int]:
-        return len(self.past), sum(m.dests.bit_count() for m in self.past)
+    def about(self) -> Iterator[Entry]:
+        return ((m.sender, m.clock, m.dests) for m in self.past)
 
     def model_bytes(self) -> int:
         return super().model_bytes() + 4 * len(self.stable) + sum(len(m.payload) for m in self.past)
@@ -68,47 +45,42 @@ class CbcastAcknowledgement(Control):
 
     clock: int
     by: int
-
-    def __str__(self) -> str:
-        return f"an acknowledgement of {key_name((self.sender, self.clock))} by {self.by}"
-
-    @property
-    def via(self) -> int:
-        return self.by
-
-    def model_bytes(self) -> int:
-        return 2  # `by`: the rest is its address
+    via = field("by")
+    costs = 2  # `by`: the rest is its address
+    says = "an acknowledgement of M({0.sender},{0.clock}) by {0.by}"
 
 
 class CarryingMulticast(Process):
     """Nothing is ever pending here: what a message must wait for comes with it."""
 
-    facts = FACTS
+    facts = Facts(
+        name="cbcast",
+        description="carries the messages of its causal past, and never holds one back",
+        paper="Birman & Joseph, ACM TOCS 5(1), 1987",
+        wire=WireFormat(31, "happened.wire.cbcast"),
+        copies=CopyTravel(common_frame=True, carries_payloads=True),
+    )
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._buffer: dict[MessageKey, PastMessage] = {}
-        self._stable = [0] * n
-        self._unacknowledged: dict[int, int] = {}  # clock of each of our messages -> who is missing, bit set
-        # Per sender the clock of its last message delivered here; delivery is causal, so older ones were too.
-        self._delivered: dict[int, int] = {}
+    _buffer: dict[MessageKey, WholeMessage] = kept(by_key(WholeMessage, key_of))
+    _stable: list[int] = kept(NUMBERS)
+    _unacknowledged: dict[int, int] = kept(TABLE)  # clock of each of our messages -> who is missing, bit set
+    _delivered: dict[int, int] = kept(TABLE)
+    """Per sender the clock of its last message delivered here; delivery is causal, so older ones were too."""
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.destinations(to, payload)
-        clock = self.next_clock()
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         past = tuple(self._buffer.values())
         message = CbcastMessage(self.me, clock, self.n, dests, tuple(self._stable), past, payload)
         others = dests & ~(1 << self.me)
-        effects: list[Effect] = [Send(d, message) for d in unpack(others)]
+        effects = self.to_each(message, others)
         if others:
             self._unacknowledged[clock] = others
-            self._buffer[self.me, clock] = PastMessage(self.me, clock, dests, payload)
+            self._buffer[self.me, clock] = WholeMessage(self.me, clock, dests, payload)
         else:
             self._stabilise()
         if dests >> self.me & 1:
             self._delivered[self.me] = clock
             effects.append(self.delivery(message))
-        return Multicast(clock, effects)
+        return effects
 
     def receive(self, message: CbcastMessage | CbcastAcknowledgement) -> list[Effect]:
         if isinstance(message, CbcastAcknowledgement):
@@ -118,13 +90,8 @@ class CarryingMulticast(Process):
         for process, clock in enumerate(message.stable):
             self._stable[process] = max(self._stable[process], clock)
         self._collect()
-        effects: list[Effect] = []
-        for carried in (
-            *message.past,
-            PastMessage(message.sender, message.clock, message.dests, message.payload),
-        ):
-            effects += self._take(carried)
-        return effects
+        whole = WholeMessage(message.sender, message.clock, message.dests, message.payload)
+        return [effect for carried in (*message.past, whole) for effect in self._take(carried)]
 
     def _check(self, message: CbcastMessage) -> None:
         self.check(message, CbcastMessage)
@@ -133,17 +100,13 @@ class CarryingMulticast(Process):
         if len(message.stable) > message.n or message.stable[self.me : self.me + 1] > (self.clock,):
             raise refusal(message, "speaks of processes or messages that do not exist")
         for m in message.past:
-            if (
-                not 0 <= m.sender < self.n
-                or not 0 < m.clock < CLOCK_LIMIT
-                or not m.dests
-                or m.dests >> self.n
-            ):
+            is_sent = 0 <= m.sender < self.n and 0 < m.clock < CLOCK_LIMIT
+            if not is_sent or not m.dests or m.dests >> self.n:
                 raise refusal(message, f"carries M({m.sender}, {m.clock}), which nobody can have sent")
             if m.sender == self.me:
                 self.check_known(message, m.clock)
 
-    def _take(self, carried: PastMessage) -> Iterator[Effect]:
+    def _take(self, carried: WholeMessage) -> Iterator[Effect]:
         """Keep a message for those it has yet to reach, and deliver it if we are one of them. Not one that is
         stable: we have it, or its sender was expelled and is forgotten, and messages that follow it may have
         come without it since."""
@@ -176,18 +139,10 @@ class CarryingMulticast(Process):
         self._stable[self.me] = oldest - 1
 
     def _collect(self) -> None:
-        stable = [key for key in self._buffer if key[1] <= self._stable[key[0]]]
-        for key in stable:
-            del self._buffer[key]
+        self._buffer = {key: m for key, m in self._buffer.items() if key[1] > self._stable[key[0]]}
 
     def log_size(self) -> tuple[int, int]:
-        """How many messages the buffer has, and how many destinations they name."""
         return len(self._buffer), sum(m.dests.bit_count() for m in self._buffer.values())
-
-    def join(self, process: int) -> list[Effect]:
-        effects = super().join(process)
-        self._stable.append(0)
-        return effects
 
     def leave(self, process: int) -> list[Effect]:
         effects = super().leave(process)
@@ -201,18 +156,3 @@ class CarryingMulticast(Process):
         super().forget(process)
         self._stable[process] = self._delivered[process] = CLOCK_LIMIT - 1
         self._collect()
-
-    def save(self) -> State:
-        return {
-            "buffer": tuple(self._buffer.values()),
-            "stable": self._stable,
-            "unacknowledged": tuple(self._unacknowledged.items()),
-            "delivered": sorted(self._delivered.items()),
-        }
-
-    def load(self, state: State) -> None:
-        buffer = [PastMessage(*fields) for fields in state["buffer"]]
-        stable, unacknowledged = list(state["stable"]), dict(state["unacknowledged"])
-        self._delivered = dict(state["delivered"])
-        self._stable, self._unacknowledged = stable, unacknowledged
-        self._buffer = {(m.sender, m.clock): m for m in buffer}

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.lanes import Lanes, lanes
 from ..machine import MessageKey
+from ..snapshots import Form
 
 
 class DependencyLog(NamedTuple):
@@ -28,13 +29,8 @@ class DependencyLog(NamedTuple):
     def entries(self) -> Iterator[tuple[int, int, int]]:
         """Every (sender, clock, set), ordered by sender and clock."""
         vector = lanes(self.n)
-        newest = {
-            (s, t): dests
-            for s, (t, dests) in enumerate(
-                zip(vector.unpack(self.clocks), vector.unpack(self.sets), strict=True)
-            )
-            if t
-        }
+        clocks, sets = vector.unpack(self.clocks), vector.unpack(self.sets)
+        newest = {(s, t): dests for s, (t, dests) in enumerate(zip(clocks, sets, strict=True)) if t}
         for (s, t), dests in sorted((newest | self.older).items()):
             yield s, t, dests
 
@@ -52,12 +48,8 @@ class DependencyLog(NamedTuple):
 
     def grown(self, n: int) -> "DependencyLog":
         """The same entries over more processes."""
-        old, new = lanes(self.n), lanes(n)
-        if old.width == new.width:
-            return DependencyLog(n, self.clocks, self.sets, self.older)
-        return DependencyLog(
-            n, new.pack(old.unpack(self.clocks)), new.pack(old.unpack(self.sets)), self.older
-        )
+        old = lanes(self.n)
+        return DependencyLog(n, old.widened(self.clocks, n), old.widened(self.sets, n), self.older)
 
 
 def empty(n: int) -> DependencyLog:
@@ -78,12 +70,18 @@ def from_entries(n: int, entries: Iterable[tuple[int, int, int]]) -> DependencyL
     return DependencyLog(n, vector.pack(clocks), vector.pack(sets), older)
 
 
-def strip(log: DependencyLog, dests: int) -> tuple[DependencyLog, dict[int, int]]:
-    """The log without the units that name a member of `dests`, and those units by member.
+LOG = Form(
+    empty,
+    lambda log: (log.n, tuple(log.entries())),
+    lambda written: from_entries(*written),
+    lambda log, old, n: log.grown(n),
+)
 
-    SND(2), SND(3): whoever is in `dests` gets a message now; PC2 ends the propagation of older ones to it.
-    A member's units are a vector of clocks: by Lemma 1 a log has at most one message of a sender to it.
-    """
+
+def strip(log: DependencyLog, dests: int) -> tuple[DependencyLog, dict[int, int]]:
+    """The log without the units that name a member of `dests`, and those units by member. SND(2), SND(3):
+    whoever is in `dests` gets a message now; PC2 ends the propagation of older ones to it. A member's units
+    are a vector of clocks: by Lemma 1 a log has at most one message of a sender to it."""
     vector = lanes(log.n)
     ones, shift, clocks = vector.ones, vector.shift, log.clocks
     hits = log.sets & ones * dests
@@ -145,11 +143,9 @@ def without(log: DependencyLog, dests: int, senders: int) -> DependencyLog:
 
 
 def merge(a: DependencyLog, b: DependencyLog) -> DependencyLog:
-    """What is necessary once both pasts are known: RCV(4) and RCV(5), as corrected.
-
-    A unit survives iff both logs have it, or one has it and the other has no entry as new: absence beside
-    a newer entry means settled. Commutative, associative, idempotent on logs of one computation.
-    """
+    """What is necessary once both pasts are known: RCV(4) and RCV(5), as corrected. A unit survives iff both
+    logs have it, or one has it and the other has no entry as new: absence beside a newer entry means settled.
+    Commutative, associative, idempotent on logs of one computation."""
     vector = lanes(a.n)
     guards, shift = vector.guards, vector.shift
     not_behind_a = (a.clocks | guards) - b.clocks & guards

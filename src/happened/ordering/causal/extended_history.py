@@ -12,16 +12,19 @@ the same sender, a sender has its own messages at once, the same-sender inferenc
 and R9 asks that the *other* members of a separator were told.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
 from ...core.lanes import CLOCK_LIMIT
 from ...core.places import Separator
-from ..delay_queue import Want
-from ..machine import MessageKey, Unit
-from ..messages import Application
+from ...core.telling import RuleUse
+from ..holding import Want
+from ..machine import MessageKey
+from ..messages import Application, Entry
+from ..notation import dests as set_text
 from ..process import Process, refusal
+from ..snapshots import SET, TABLE, Part, kept, table
 
 
 class HistoryEntry(NamedTuple):
@@ -33,23 +36,35 @@ class HistoryEntry(NamedTuple):
     copied: int = 0  # bit set C; zero where carbon copies do not travel (R6.1)
 
 
-class ExtendedHistory:
-    __slots__ = ("_delivered", "_entries", "_gone", "_known", "_me")
+Rows = dict[int, dict[int, tuple[int, int]]]
+"""sender -> clock -> (A, C)."""
+
+
+def _listed(rows: Rows) -> Iterator[HistoryEntry]:
+    for sender, row in sorted(rows.items()):
+        for clock, (dests, copied) in sorted(row.items()):
+            yield HistoryEntry(sender, clock, dests, copied)
+
+
+def _rows(entries: Iterable[HistoryEntry]) -> Rows:
+    rows: Rows = {}
+    for sender, clock, dests, copied in entries:
+        rows.setdefault(sender, {})[clock] = dests, copied
+    return rows
+
+
+class ExtendedHistory(Part):
+    _entries: Rows = kept(table(lambda rows: tuple(_listed(rows)), _rows))
+    _delivered: dict[int, int] = kept(TABLE)
+    _gone: int = kept()  # bit set: those who have left need no report
+    _known: Set[MessageKey] = kept(SET)  # what was in H when Δ last passed
 
     def __init__(self, me: int) -> None:
         self._me = 1 << me
-        self._entries: dict[int, dict[int, tuple[int, int]]] = {}  # sender -> clock -> (A, C)
-        self._delivered: dict[int, int] = {}
-        self._gone = 0  # bit set: those who have left need no report
-        self._known: frozenset[MessageKey] = frozenset()  # what was in H when Δ last passed
+        self._begin(me + 1)
 
     def __iter__(self) -> Iterator[HistoryEntry]:
-        for sender, row in sorted(self._entries.items()):
-            for clock, (dests, copied) in sorted(row.items()):
-                yield HistoryEntry(sender, clock, dests, copied)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._entries.values()))
+        return _listed(self._entries)
 
     def last(self, sender: int) -> int:
         """The clock of the last message of this sender that was delivered here; zero if there is none."""
@@ -62,10 +77,8 @@ class ExtendedHistory:
     def stamp(
         self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
     ) -> tuple[HistoryEntry, ...]:
-        """The timestamp of a message to this set: R2, R9, with `redundancy` R7, if `extended` R6.1.
-
-        Whether a message is needed is asked for each recipient by itself, which merges R7 and R9.
-        """
+        """The timestamp of a message to this set: R2, R9, with `redundancy` R7, if `extended` R6.1. Whether a
+        message is needed is asked for each recipient by itself, which merges R7 and R9."""
         return tuple(
             entry if extended else entry._replace(copied=0)
             for entry in self
@@ -105,7 +118,7 @@ class ExtendedHistory:
                 yield sender, clock
 
     def _is_in(self, sender: int, clock: int) -> bool:
-        return self._delivered.get(sender, 0) >= clock
+        return self.last(sender) >= clock
 
     def deliver(self, sender: int, clock: int, to: int, entries: Iterable[HistoryEntry]) -> None:
         """A message with this timestamp is delivered here (R4, R5, R6.3, R8)."""
@@ -133,11 +146,11 @@ class ExtendedHistory:
 
     def _sweep(self) -> None:
         """R8: what was reported to everybody concerned is needed no more."""
-        entries: dict[int, dict[int, tuple[int, int]]] = {}
+        entries: Rows = {}
         for sender, row in self._entries.items():
-            kept = {c: (dests, copied) for c, (dests, copied) in row.items() if dests & ~copied & ~self._gone}
-            if kept:
-                entries[sender] = kept
+            left = {c: (dests, copied) for c, (dests, copied) in row.items() if dests & ~copied & ~self._gone}
+            if left:
+                entries[sender] = left
         self._entries = entries
 
     def leave(self, process: int) -> None:
@@ -151,7 +164,7 @@ class ExtendedHistory:
     def forget(self, process: int) -> None:
         """Drop what is known of this process's messages, and of it as a destination."""
         self._entries.pop(process, None)
-        self._known = frozenset(key for key in self._known if key[0] != process)
+        self._known = {key for key in self._known if key[0] != process}
         others = ~(1 << process)
         for row in self._entries.values():
             row.update({clock: (dests & others, copied & others) for clock, (dests, copied) in row.items()})
@@ -167,22 +180,122 @@ class ExtendedHistory:
         for sender, clock in self._known:
             self._entries.get(sender, {}).pop(clock, None)
         self._sweep()
-        self._known = frozenset((entry.sender, entry.clock) for entry in self)
+        self._known = {(entry.sender, entry.clock) for entry in self}
 
-    def units(self) -> frozenset[Unit]:
-        return units_of(self)
 
-    def state(self) -> tuple[Any, ...]:
-        delivered = tuple(sorted(self._delivered.items()))
-        return tuple(map(tuple, self)), delivered, self._gone, tuple(sorted(self._known))
+class ObservedHistory(ExtendedHistory):
+    """One that records which of the rules R2 to R9 did what. It does what `ExtendedHistory` does, by the same
+    code, and compares the entries before and after each step."""
 
-    def restore(self, state: tuple[Any, ...]) -> None:
-        entries, delivered, gone, known = state
-        self._entries = {}
-        for sender, clock, dests, copied in entries:
-            self._entries.setdefault(sender, {})[clock] = dests, copied
-        self._delivered, self._gone = dict(delivered), gone
-        self._known = frozenset((sender, clock) for sender, clock in known)
+    def __init__(self, me: int) -> None:
+        super().__init__(me)
+        self._told: list[RuleUse] = []
+        self._unswept: dict[MessageKey, HistoryEntry] = {}  # as it was just before R8 was last applied
+
+    def observed(self) -> list[RuleUse]:
+        """What was done since this was last asked, in order."""
+        told, self._told = self._told, []
+        return told
+
+    def _tell(self, about: str, what: str, rule: str, reason: str, who: int = 0) -> None:
+        self._told.append(RuleUse(about, what, rule, reason, tuple(unpack(who))))
+
+    def held(self, name: str, entries: Iterable[HistoryEntry]) -> None:
+        """A message with this timestamp has arrived and must wait."""
+        for sender, clock in self.missing(entries):
+            reason = f"{sender},{clock} of its timestamp was sent here too, and is not in D"
+            self._tell(name, "held", "R3", reason)
+
+    def stamp(
+        self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
+    ) -> tuple[HistoryEntry, ...]:
+        carried = super().stamp(to, separators, redundancy=redundancy, extended=extended)
+        names = {entry[:2] for entry in carried}
+        for entry in self:
+            lacking = to & ~entry.copied if redundancy else to
+            filtering = [s for s in separators if self._filters(entry, s)]
+            for separator in filtering:
+                lacking &= ~beyond(entry, separator)
+            if entry[:2] in names:
+                reason = f"{_set(lacking)} may not know of it"
+                self._tell(_name(entry), "carried", "R2", reason, lacking)
+            else:
+                self._tell_left_out(entry, to, filtering, redundancy)
+        return carried
+
+    def _tell_left_out(
+        self, entry: HistoryEntry, to: int, filtering: Iterable[Separator], redundancy: bool
+    ) -> None:
+        """Why none of the recipients needs this entry: R7 for some of them, R9 for the others."""
+        knowing = to & entry.copied if redundancy else 0
+        if knowing:
+            self._tell(_name(entry), "left out", "R7", f"{_set(knowing)} was told of it", knowing)
+        left = to & ~knowing
+        for separator in filtering:
+            if across := left & beyond(entry, separator):
+                left &= ~across
+                others = separator.members & ~self._me
+                reason = f"it went to {_set(entry.dests)}, and {_set(across)} is on another side of "
+                reason += f"separator {_set(separator.members)}"
+                reason += f", whose other members {_set(others)} were told" if others else ""
+                self._tell(_name(entry), "left out", "R9", reason, across)
+
+    def sent(self, clock: int, to: int) -> None:
+        before = self._by_name()
+        super().sent(clock, to)
+        for name, entry in before.items():
+            self._reported(entry, self._unswept[name], "R6.2", "this message, sent after it, is theirs")
+        new = self._unswept[self._me.bit_length() - 1, clock]
+        self._tell(_name(new), "enters H and D", "R4", f"sent to {_set(to)}")
+        self._tell_swept()
+
+    def deliver(self, sender: int, clock: int, to: int, entries: Iterable[HistoryEntry]) -> None:
+        before, last = self._by_name(), self.last(sender)
+        super().deliver(sender, clock, to, entries)
+        stamped, news = {entry[:2]: entry for entry in entries}, f"{sender},{clock}"
+        if last:
+            reason = "what this sender sent here earlier has been delivered"
+            self._tell(news, f"replaces {sender},{last} in D", "R5", reason)
+        for name, entry in self._unswept.items():
+            old = before.get(name)
+            if old is None:
+                why = f"in the timestamp of {news}" if name in stamped else "delivered here"
+                self._tell(_name(entry), "enters H", "R4", why)
+            by_message = to | 1 << sender | stamped[name].copied if name in stamped else 0
+            why = f"{news}, which tells of it, is theirs"
+            if name == (sender, clock):
+                by_message, why = 1 << sender | self._me, "its sender, and here"
+            known = HistoryEntry(*entry[:3], old.copied if old is not None else 0)
+            direct = entry._replace(copied=known.copied | entry.copied & by_message)
+            self._reported(known, direct, "R6.3", why)
+            self._reported(direct, entry, "R6.3", "a later message of the same sender goes there")
+        self._tell_swept()
+
+    def _by_name(self) -> dict[MessageKey, HistoryEntry]:
+        return {(entry.sender, entry.clock): entry for entry in self}
+
+    def _reported(self, before: HistoryEntry, after: HistoryEntry, rule: str, reason: str) -> None:
+        if gained := after.copied & ~before.copied:
+            self._tell(_name(after), f"gains {_set(gained)} in C", rule, reason, gained)
+
+    def _sweep(self) -> None:
+        self._unswept = self._by_name()
+        super()._sweep()
+
+    def _tell_swept(self) -> None:
+        left = self._by_name()
+        for name, entry in self._unswept.items():
+            if name not in left:
+                reason = f"it went to {_set(entry.dests)}, all of them in C = {_set(entry.copied)}"
+                self._tell(_name(entry), "leaves H", "R8", reason, entry.dests)
+
+
+def _name(entry: HistoryEntry) -> str:
+    return f"{entry.sender},{entry.clock}"
+
+
+def _set(bits: int) -> str:
+    return set_text(unpack(bits))
 
 
 def beyond(entry: HistoryEntry, separator: Separator) -> int:
@@ -203,27 +316,12 @@ class Timestamped(Application):
     def entries(self) -> tuple[HistoryEntry, ...]:
         raise NotImplementedError
 
-    def units(self) -> frozenset[Unit]:
-        return units_of(self.entries)
-
-    def size(self) -> tuple[int, int]:
-        return size_of(self.entries)
+    def about(self) -> Iterator[Entry]:
+        return ((sender, clock, dests) for sender, clock, dests, _ in self.entries)
 
     def model_bytes(self) -> int:
-        return model_bytes_of(self.entries)
-
-
-def units_of(entries: Iterable[HistoryEntry]) -> frozenset[Unit]:
-    return frozenset((e.sender, e.clock, d) for e in entries for d in unpack(e.dests))
-
-
-def size_of(entries: Sequence[HistoryEntry]) -> tuple[int, int]:
-    return len(entries), sum(entry.dests.bit_count() for entry in entries)
-
-
-def model_bytes_of(entries: Sequence[HistoryEntry]) -> int:
-    """A sender, a clock and the destinations of each; two bytes more for each carbon copy that travels."""
-    return sum(6 + 2 * (entry.dests.bit_count() + entry.copied.bit_count()) for entry in entries)
+        """A sender, a clock and the destinations of each; two bytes more for a carbon copy that travels."""
+        return super().model_bytes() + 2 * sum(entry.copied.bit_count() for entry in self.entries)
 
 
 def without(entries: Iterable[HistoryEntry], forgotten: int) -> tuple[HistoryEntry, ...]:
@@ -234,11 +332,6 @@ def without(entries: Iterable[HistoryEntry], forgotten: int) -> tuple[HistoryEnt
         for s, c, dests, copied in entries
         if not forgotten >> s & 1 and dests & others
     )
-
-
-def read_entries(fields: Iterable[Any]) -> tuple[HistoryEntry, ...]:
-    """Entries from the tuples that a snapshot has."""
-    return tuple(HistoryEntry(*entry) for entry in fields)
 
 
 def check_entries(message: Any, entries: Iterable[HistoryEntry], name: MessageKey, process: Process) -> None:

@@ -15,70 +15,55 @@ from collections.abc import Iterable
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ...core.orders import Order
-from ..facts import (
-    BROADCAST,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Names,
-    Option,
-    Relays,
-    WireFormat,
-)
-from ..machine import Effect, Multicast
-from ..messages import Application
-from ..process import Process, State, refusal
-
-FACTS = Facts(
-    name="flooding",
-    description="constant size: everybody relays everything once, over FIFO links",
-    paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
-    order=Order.CAUSAL,
-    options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
-    wire=WireFormat(34, "happened.wire.flooding"),
-    assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
-    copies=CopyTravel(relays=Relays.EVERYBODY, common_frame=True),
-    membership=MembershipChanges(
-        joins=False,
-        at_join="a new link can be faster than the old path, and would let messages overtake",
-        at_leave="is not relayed to any more, which is refused if the others would be cut off from each "
-        "other",
-        at_expulsion="is not relayed to any more; what reached anybody reaches everybody",
-    ),
-)
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Option, Relays, WireFormat
+from ..machine import Effect
+from ..messages import Application, field
+from ..process import Process, refusal
+from ..snapshots import TABLE, kept, valued
 
 
 class FloodingMessage(Application):
     relay: int  # who put it on this link
     payload: bytes
 
-    @property
-    def via(self) -> int:
-        return self.relay
-
-    def model_bytes(self) -> int:
-        return 2  # the relay
+    via = field("relay")
+    costs = 2  # the relay
 
 
 class FloodingBroadcast(Process):
     """Nothing is ever pending here: whatever arrives first over a FIFO link is deliverable."""
 
-    facts = FACTS
+    facts = Facts(
+        name="flooding",
+        description="constant size: everybody relays everything once, over FIFO links",
+        paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
+        options=(Option.of_sets("overlay", '"complete", "ring", or the links as pairs of processes'),),
+        wire=WireFormat(34, "happened.wire.flooding"),
+        assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
+        copies=CopyTravel(relays=Relays.EVERYBODY, common_frame=True),
+        membership=MembershipChanges(
+            joins=False,
+            at_join="a new link can be faster than the old path, and would let messages overtake",
+            at_leave="is not relayed to any more, which is refused if the others would be cut off from each "
+            "other",
+            at_expulsion="is not relayed to any more; what reached anybody reaches everybody",
+        ),
+    )
+
+    _neighbours: tuple[int, ...] = kept(valued(()))
+    _delivered: dict[int, int] = kept(TABLE)  # per process the clock of its last message to pass here
 
     def __init__(self, me: int, n: int, *, overlay: str | Iterable[Iterable[int]] = "complete") -> None:
         super().__init__(me, n)
         self._overlay = links = _links(overlay, n)
         _check_connected(links, n)
         self._neighbours = tuple(sorted({b for a, b in links if a == me} | {a for a, b in links if b == me}))
-        self._delivered: dict[int, int] = {}  # per process the clock of its last message to pass here
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.everybody(to, payload)
-        clock = self.next_clock()
+    address = Process.everybody
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = FloodingMessage(self.me, clock, self.n, dests, self.me, payload)
-        return Multicast(clock, self._pass_on(message, came_from=self.me))
+        return self._pass_on(message, came_from=self.me)
 
     def receive(self, message: FloodingMessage) -> list[Effect]:
         if not isinstance(message, FloodingMessage) or message.sender != self.me:
@@ -105,12 +90,6 @@ class FloodingBroadcast(Process):
         # Whoever is left gets every message by another way, since everybody puts it on all other links.
         _check_connected(self._overlay, self.n, self.gone | 1 << max(process, 0))
         return super().leave(process)
-
-    def save(self) -> State:
-        return {"neighbours": self._neighbours, "delivered": sorted(self._delivered.items())}
-
-    def load(self, state: State) -> None:
-        self._neighbours, self._delivered = tuple(state["neighbours"]), dict(state["delivered"])
 
 
 def _links(overlay: str | Iterable[Iterable[int]], n: int) -> list[tuple[int, int]]:

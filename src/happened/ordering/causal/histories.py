@@ -14,45 +14,154 @@ message whose identifier came in from all its recipients, the first of §4.5's t
 history by R8 already; `expire` is the second.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
 
 from ...core.destinations import unpack
-from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ...core.orders import Order
-from ...core.places import in_use
-from ..facts import MANY_PROCESSES, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect
-from ..process import refusal
-from .extended_history import HistoryEntry, Timestamped, check_entries, read_entries, without
-from .history_process import OPTIONS, HistoryProcess
+from ...core.places import Place, in_use
+from ...core.telling import RuleUse
+from .. import notation
+from ..facts import WIDE, CopyTravel, Facts, MembershipChanges, Option, Waits, WireFormat
+from ..holding import HoldingProcess, M, Want
+from ..machine import Effect, MessageKey
+from ..process import State, refusal
+from .extended_history import (
+    ExtendedHistory,
+    HistoryEntry,
+    ObservedHistory,
+    Timestamped,
+    check_entries,
+    without,
+)
+from .placed import PLACE, PlacedProcess
 
-FACTS = Facts(
-    name="histories",
-    description="causal, delivery and carbon-copy histories; no process gets the same information twice",
-    paper="Rodrigues & Veríssimo, ICDCS 1995",
-    order=Order.CAUSAL,
-    options=OPTIONS,
-    wire=WireFormat(60, "happened.wire.histories"),
-    membership=MembershipChanges(expels_one=True, recycles=True),
-    waits=Waits(only_for_past=True),
-    assumes=Assumptions(most_processes=MANY_PROCESSES),
-    copies=CopyTravel(common_frame=True),
+OPTIONS = (
+    PLACE,
+    Option("timestamp_redundancy", "whether identifiers that a recipient was told of are left out (R7)"),
+    Option("extended", "whether the carbon copies travel along (R6.1)"),
 )
 
 
-class HistoryMessage(Timestamped):
-    """M(sender, clock), the same for all its destinations."""
+class HistoryProcess(PlacedProcess, HoldingProcess[M]):
+    """A process that keeps an extended causal history and stands at a place of a communication graph. The
+    messages that it holds have `entries`: their timestamp."""
 
+    def __init__(
+        self,
+        me: int,
+        n: int,
+        *,
+        place: Place | None = None,
+        timestamp_redundancy: bool = True,
+        extended: bool = False,
+    ) -> None:
+        super().__init__(me, n, place=place)
+        self._history = ExtendedHistory(me)
+        self._timestamp_redundancy = timestamp_redundancy
+        self._extended = extended
+
+    def timestamp(self, to: int) -> tuple[HistoryEntry, ...]:
+        """What a message from here to this set of neighbours says of those before it."""
+        separators = self.place.separators if self._has_topology else ()
+        return self._history.stamp(
+            to, separators, redundancy=self._timestamp_redundancy, extended=self._extended
+        )
+
+    def delivered(self, sender: int) -> int:
+        return self._history.last(sender)
+
+    def lacks(self, message: M) -> Want | None:
+        return self._history.lacks(message.entries)
+
+    def missing(self, message: M) -> Iterable[MessageKey]:
+        return self._history.missing(message.entries)
+
+    def learn(self, message: M) -> None:
+        self._history.deliver(message.sender, message.clock, message.dests, message.entries)
+
+    def history(self) -> tuple[HistoryEntry, ...]:
+        """The messages that precede the next one to be sent, with their carbon copies."""
+        return tuple(self._history)
+
+    def log_size(self) -> tuple[int, int]:
+        history = self.history()
+        return len(history), sum(entry.dests.bit_count() for entry in history)
+
+    def expire(self) -> None:
+        """To be called when a time Δ in which every message is delivered has passed since the last call."""
+        self._history.expire()
+
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._history.skip(process, clock)
+        return (process,)
+
+    def hold(self, message: M, want: Want) -> None:
+        super().hold(message, want)
+        if isinstance(self._history, ObservedHistory):
+            self._history.held(f"{message.sender},{message.clock}", message.entries)
+
+    def observe(self) -> None:
+        self._history = ObservedHistory(self.me).resume(self._history.state())
+
+    def observed(self) -> list[RuleUse]:
+        return self._history.observed() if isinstance(self._history, ObservedHistory) else []
+
+    def knowledge(self) -> list[tuple[str, str]]:
+        history = self.history()
+        delivered = " ".join(f"{s},{t}" for s, t in self._history.delivered())
+        return [
+            ("H", notation.entries((e.sender, e.clock, frozenset(unpack(e.dests))) for e in history)),
+            ("C", notation.entries((e.sender, e.clock, frozenset(unpack(e.copied))) for e in history)),
+            ("D", delivered or "nothing"),
+        ]
+
+    @abstractmethod
+    def cleared(self, message: M) -> M:
+        """A message without what is said in it about those whom we have forgotten."""
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        self._history.forget(process)
+        self._parking.replace(self.cleared)
+
+    def join(self, process: int) -> list[Effect]:
+        is_known = process < self.n
+        effects = super().join(process)
+        if is_known:
+            self._history.meet(process)
+        return effects
+
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
+        self._history.leave(process)
+        return effects
+
+    def save(self) -> State:
+        return super().save() | {"history": self._history.state()}
+
+    def load(self, state: State) -> None:
+        super().load(state)
+        self._history = type(self._history)(self.me).resume(state["history"])
+
+
+class HistoryMessage(Timestamped):
     entries: tuple[HistoryEntry, ...]  # sorted
     payload: bytes
 
 
 class Histories(HistoryProcess[HistoryMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="histories",
+        description="causal, delivery and carbon-copy histories; no process gets the same information twice",
+        paper="Rodrigues & Veríssimo, ICDCS 1995",
+        options=OPTIONS,
+        wire=WireFormat(60, "happened.wire.histories"),
+        membership=MembershipChanges(expels_one=True, recycles=True),
+        waits=Waits(only_for_past=True),
+        assumes=WIDE,
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = HistoryMessage
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
@@ -66,10 +175,7 @@ class Histories(HistoryProcess[HistoryMessage]):
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = HistoryMessage(self.me, clock, self.n, dests, self.timestamp(dests), payload)
         self._history.sent(clock, dests)
-        effects: list[Effect] = [Send(d, message) for d in unpack(dests & ~(1 << self.me))]
-        if dests >> self.me & 1:
-            effects.append(self.delivery(message))
-        return effects
+        return self.to_others(message, dests)
 
     def checked(self, message: HistoryMessage) -> HistoryMessage:
         self.check(message, HistoryMessage)
@@ -80,7 +186,3 @@ class Histories(HistoryProcess[HistoryMessage]):
 
     def cleared(self, message: HistoryMessage) -> HistoryMessage:
         return message._replace(entries=without(message.entries, self.forgotten))
-
-    def read(self, fields: tuple[Any, ...]) -> HistoryMessage:
-        message = HistoryMessage(*fields)
-        return message._replace(entries=read_entries(message.entries))

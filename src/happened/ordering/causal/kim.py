@@ -13,62 +13,45 @@ that it tracks some indirect predecessors too. When all messages go to all, a de
 all it follows, so taking its predecessors out of the set leaves no indirect one: this is the tighter form.
 """
 
-from ...core.destinations import unpack
-from ...core.effects import Send
-from ...core.lanes import lanes
-from ...core.orders import Order
-from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import ENTRY_BYTES, Application
-from ..process import State
-from .group_vector import GroupProcess
+from collections.abc import Iterator
 
-FACTS = Facts(
-    name="kim",
-    order=Order.CAUSAL,
-    description="broadcast to a fixed group: direct predecessors only",
-    paper="Kim & Kim, International Conference on Information Networking 10, 1996",
-    wire=WireFormat(16, "happened.wire.kim"),
-    membership=MembershipChanges(expels_one=True, joins=False),
-    assumes=Assumptions(casts=frozenset({BROADCAST})),
-    waits=Waits(only_for_past=True),
-    copies=CopyTravel(common_frame=True),
-)
+from ...core.lanes import lanes
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
+from ..machine import Effect
+from ..messages import Application, Entry, broadcasts
+from ..snapshots import VECTOR, kept
+from .bss import GroupProcess
 
 
 class KimMessage(Application):
-    """M(sender, clock), the same for everybody."""
-
+    unit_bytes = 0
     direct: int  # lanes: its direct predecessors, by sender
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        """What an entry says of this message's destinations: a broadcast went to them too."""
-        direct = lanes(self.n).items(self.direct)
-        return frozenset((s, t, d) for s, t in direct for d in self.to if d != s)
-
-    def size(self) -> tuple[int, int]:
-        return lanes(self.n).occupied(self.direct), len(self.units())
-
-    def model_bytes(self) -> int:
-        return ENTRY_BYTES * lanes(self.n).occupied(self.direct)
+    def about(self) -> Iterator[Entry]:
+        return broadcasts(lanes(self.n).items(self.direct), self.dests)
 
 
 class KimKim(GroupProcess[KimMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="kim",
+        description="broadcast to a fixed group: direct predecessors only",
+        paper="Kim & Kim, International Conference on Information Networking 10, 1996",
+        wire=WireFormat(16, "happened.wire.kim"),
+        membership=MembershipChanges(expels_one=True, joins=False),
+        assumes=Assumptions(casts=frozenset({BROADCAST})),
+        waits=Waits(only_for_past=True),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = KimMessage
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._direct = 0  # lanes
+    _direct: int = kept(VECTOR)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = KimMessage(self.me, clock, self.n, dests, self._direct, payload)
         self._direct = lanes(self.n).put(0, self.me, clock)
         self._vector.send(clock, to_me=bool(dests >> self.me & 1))
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def past(self, message: KimMessage) -> int:
         return message.direct
@@ -79,11 +62,3 @@ class KimKim(GroupProcess[KimMessage]):
             vector = lanes(self.n)
             left = vector.newer(self._direct, message.direct)
             self._direct = vector.put(left, message.sender, message.clock)
-
-    def save(self) -> State:
-        return super().save() | {"direct": self._direct}
-
-    def load(self, state: State) -> None:
-        direct = state["direct"]
-        super().load(state)
-        self._direct = direct

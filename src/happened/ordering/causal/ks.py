@@ -16,39 +16,23 @@ contained, and neither log names a destination both are addressed to), so it is 
 The misprint in RCV(4) and the unsafe lookahead of §4.5 are corrected here; the tests show both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT, lanes
-from ...core.orders import Order
 from ...core.tuples import new
 from .. import notation
-from ..delay_queue import Want
 from ..facts import CopyTravel, Facts, MembershipChanges, Option, Promises, Waits, WireFormat
+from ..holding import Want
 from ..machine import Effect, MessageKey, Unit
-from ..messages import BareApplication
+from ..messages import BareApplication, Entry
 from ..process import State
+from ..snapshots import kept
 from . import dependency_log
 from .dependency_log import DependencyLog
 from .lane_process import LaneProcess
-
-FACTS = Facts(
-    name="ks",
-    order=Order.CAUSAL,
-    description="optimal: carries exactly the necessary information",
-    paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
-    wire=WireFormat(1, "happened.wire.ks"),
-    options=(
-        Option("hardware_multicast", "one message for all destinations, 1.5 to 1.75 times the bytes (§4.5)"),
-        Option("lookahead", "use the log of a held message at once; fewer units, no longer optimal (§4.5)"),
-    ),
-    promises=Promises(optimal=True),
-    membership=MembershipChanges(recycles=True),
-    waits=Waits(only_for_past=True, tells_past=True),
-    copies=CopyTravel(common_frame="hardware_multicast"),
-)
 
 
 class KsMessage(BareApplication):
@@ -72,20 +56,15 @@ class KsMessage(BareApplication):
     def n(self) -> int:
         return self.log.n
 
-    def about_others(self) -> list[tuple[int, int, int]]:
-        """The (sender, clock, set) entries of the common part that do not speak of this message."""
+    def about_others(self) -> list[Entry]:
+        """The entries of the common part that do not speak of this message."""
         own = (self.sender, self.clock)
         return [entry for entry in self.log.entries() if entry[:2] != own]
 
-    def units(self) -> frozenset[Unit]:
-        units = {(s, t, d) for s, t, dests in self.about_others() for d in unpack(dests)}
+    def about(self) -> Iterator[Entry]:
+        yield from self.about_others()
         if self.receiver is not None:
-            units.update((s, t, self.receiver) for s, t in self.waits())
-        return frozenset(units)
-
-    def settled(self) -> frozenset[MessageKey]:
-        empty = {(s, t) for s, t, dests in self.about_others() if not dests}
-        return frozenset(empty if self.receiver is None else empty.difference(self.waits()))
+            yield from ((s, t, 1 << self.receiver) for s, t in self.waits())
 
     def size(self) -> tuple[int, int]:
         entries, units = self.log.size()
@@ -106,10 +85,7 @@ class KsMessage(BareApplication):
         return [(s, t) for s, t in enumerate(lanes(self.log.n).unpack(self.wait_for)) if t]
 
     def known_to(self, n: int) -> "KsMessage":
-        wait_for = self.wait_for
-        old, new = lanes(self.log.n), lanes(n)
-        if old.width != new.width:
-            wait_for = new.pack(old.unpack(wait_for))
+        wait_for = lanes(self.log.n).widened(self.wait_for, n)
         return self._replace(log=self.log.grown(n), wait_for=wait_for)
 
     def localised(self, me: int) -> "KsMessage":
@@ -120,16 +96,32 @@ class KsMessage(BareApplication):
 
 
 class KshemkalyaniSinghal(LaneProcess[KsMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="ks",
+        description="optimal: carries exactly the necessary information",
+        paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
+        wire=WireFormat(1, "happened.wire.ks"),
+        options=(
+            Option(
+                "hardware_multicast", "one message for all destinations, 1.5 to 1.75 times the bytes (§4.5)"
+            ),
+            Option(
+                "lookahead", "use the log of a held message at once; fewer units, no longer optimal (§4.5)"
+            ),
+        ),
+        promises=Promises(optimal=True),
+        membership=MembershipChanges(recycles=True),
+        waits=Waits(only_for_past=True, tells_past=True),
+        copies=CopyTravel(common_frame="hardware_multicast"),
+    )
     message_type = KsMessage
+
+    _log: DependencyLog = kept(dependency_log.LOG)
 
     def __init__(self, me: int, n: int, *, hardware_multicast: bool = False, lookahead: bool = False) -> None:
         super().__init__(me, n)
         self._hardware_multicast = hardware_multicast
         self._lookahead = lookahead
-        self._log = dependency_log.empty(n)
         # The last delivered message of each sender whose log is not merged yet, oldest delivery first.
         self._unmerged: dict[int, KsMessage] = {}
 
@@ -140,7 +132,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._log = log = dependency_log.insert(log, me, clock, dests)
         if self._hardware_multicast:
             message = KsMessage(me, clock, dests, before, None, 0, payload)
-            return [Send(d, message) for d in unpack(dests)]
+            return self.to_each(message, dests)
         made = [new(KsMessage, (me, clock, dests, log, d, waits.get(d, 0), payload)) for d in unpack(dests)]
         return [new(Send, (message.receiver, message)) for message in made]
 
@@ -227,12 +219,10 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._unmerged = {}
 
     def log_units(self) -> frozenset[Unit]:
-        """The units in the log; what PC1 and PC2 require after the last local event."""
-        self._merge_delivered()
-        return frozenset((s, t, d) for s, t, dests in self._log.entries() for d in unpack(dests))
+        """What PC1 and PC2 require after the last local event."""
+        return frozenset((s, t, d) for s, t, dests in self.log_entries() for d in dests)
 
     def log_size(self) -> tuple[int, int]:
-        """How many entries the log has, and how many units."""
         self._merge_delivered()
         return self._log.size()
 
@@ -248,30 +238,17 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._merge_delivered()
         return super().join(process)
 
-    def grow(self) -> None:
-        self._log = self._log.grown(self.n)
-
     def save(self) -> State:
         self._merge_delivered()
-        return super().save() | {"log": _written(self._log)}
+        return super().save()
 
     def load(self, state: State) -> None:
-        log = _read(state["log"])
         super().load(state)
-        self._log, self._unmerged = log, {}
+        self._unmerged = {}
 
     def written(self, message: KsMessage) -> tuple[Any, ...]:
-        return tuple(message._replace(log=_written(message.log)))
+        return tuple(message._replace(log=dependency_log.LOG.write(message.log)))
 
     def read(self, fields: Iterable[Any]) -> KsMessage:
         message = KsMessage(*fields)
-        return message._replace(log=_read(message.log))
-
-
-def _written(log: DependencyLog) -> Any:
-    return log.n, tuple(log.entries())
-
-
-def _read(written: Any) -> DependencyLog:
-    n, entries = written
-    return dependency_log.from_entries(n, entries)
+        return message._replace(log=dependency_log.LOG.read(message.log))

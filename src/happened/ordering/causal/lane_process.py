@@ -2,28 +2,39 @@
 
 Invariant  lane s of `_delivered` is the clock of the last message of s delivered here, and since delivery is
            in causal order, every earlier one to us was too.
+
+Some of these protocols keep *columns*: for each process a vector of clocks over senders. Lane s of column d
+names M(s, clock), sent to d; zero where there is none. By causal order the newest of a sender stands for all
+its earlier ones, so a column never needs two lanes of one sender.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
 
 from ...core.effects import Deliver
 from ...core.lanes import lanes
 from ...core.tuples import new
-from ..delay_queue import Want
-from ..holding import ListeningProcess
+from ..holding import ListeningProcess, M, Want
 from ..machine import Effect, MessageKey
+from ..messages import Entry
 from ..process import State
+from ..snapshots import VECTOR, kept
 
-M = TypeVar("M", bound=Any)
+Columns = tuple[int, ...]
+
+
+def named(columns: Columns) -> Iterator[Entry]:
+    """The messages that they name, once per destination."""
+    vector = lanes(len(columns))
+    return ((s, t, 1 << d) for d, column in enumerate(columns) for s, t in vector.items(column))
 
 
 class LaneProcess(ListeningProcess[M]):
+    _delivered: int = kept(VECTOR)
+
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
         self._lanes = lanes(n)
-        self._delivered = 0  # lanes
 
     @abstractmethod
     def wanted(self, message: M) -> int:
@@ -72,22 +83,14 @@ class LaneProcess(ListeningProcess[M]):
         return (process,)
 
     def join(self, process: int) -> list[Effect]:
-        if process < self.n:  # forgotten by everybody
-            effects = super().join(process)
+        effects = super().join(process)
+        if self._lanes.n == self.n:  # everybody had forgotten this index
             self._delivered = self._lanes.put(self._delivered, process, 0)
             return effects
-        effects = super().join(process)
-        self.grow()
-        self._delivered = self._lanes.widened(self._delivered, self.n)
         self._lanes = lanes(self.n)
         self._parking.replace(lambda held: held.known_to(self.n))
         return effects
 
-    def grow(self) -> None:
-        """Make room for the process that joins now; `_lanes` are still those of the system without it."""
-
-    def save(self) -> State:
-        return {"delivered": self._delivered}
-
     def load(self, state: State) -> None:
-        self._delivered, self._lanes = state["delivered"], lanes(self.n)
+        super().load(state)
+        self._lanes = lanes(self.n)

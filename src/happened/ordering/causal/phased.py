@@ -24,45 +24,14 @@ from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 from ...core.destinations import pack, unpack
-from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
-from ...core.orders import Order
-from ..delay_queue import Want
-from ..facts import (
-    BROADCAST,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Names,
-    Option,
-    Waits,
-    WireFormat,
-)
-from ..holding import HoldingProcess
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Option, Waits, WireFormat
+from ..holding import HoldingProcess, Want
 from ..machine import Effect, Held, MessageKey
-from ..messages import Application, Control
-from ..process import State, refusal
-
-FACTS = Facts(
-    name="phased",
-    description="a number per group: phases that everybody passes, if need be by a message without content",
-    paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
-    order=Order.CAUSAL,
-    options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
-    wire=WireFormat(33, "happened.wire.phased"),
-    assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
-    waits=Waits(names_missing=False),
-    membership=MembershipChanges(
-        joins=False,
-        at_join="groups are fixed, and phases that are past would have to be passed by a new member",
-        at_leave="is a member no more; no phase waits for it once all that it sent has come",
-        at_expulsion="is a member no more; no phase waits for it once everybody has heard",
-    ),
-    copies=CopyTravel(common_frame=True),
-)
-
+from ..messages import Application, Control, field
+from ..process import refusal
+from ..snapshots import NUMBERS, PAIRS, kept
 
 MOST_SHARED = 2
 """Members that two groups may have in common."""
@@ -93,42 +62,56 @@ class Resynchronisation(Control):
     group: int
     previous: int
     phase: int
+    via = field("sender")
+    costs = 4 + 4
+    says = "a resynchronisation of {0.sender} up to phase {0.phase} of group {0.group}"
 
-    def __str__(self) -> str:
-        return f"a resynchronisation of {self.sender} up to phase {self.phase} of group {self.group}"
 
-    @property
-    def via(self) -> int:
-        return self.sender
-
-    def model_bytes(self) -> int:
-        return 4 + 4
+Content = PhasedMessage | Resynchronisation
 
 
 class _Arrival(NamedTuple):
-    """A message that waits, named by its place in its sender's sequence so that `Parking` can tell it."""
+    """A message that waits, named by its place in its sender's sequence."""
 
     sender: int
     clock: int  # group and phase in one number: phase * groups + group
     previous: int  # the phase it comes after
-    content: PhasedMessage | Resynchronisation
+    content: Content
 
 
 class PhasedMulticast(HoldingProcess[Any]):
-    """A multicast goes to all the other members of a group we are in, and to ourselves if we are named.
+    """A multicast goes to all the other members of a group we are in, and to ourselves if we are named. What
+    is held is an `_Arrival`. `pending` says which process must pass a phase, by a message of whatever name:
+    its clock is 0."""
 
-    What is held is an `_Arrival`. `pending` says which process must pass a phase, by a message of whatever
-    name: its clock is 0.
-    """
+    facts = Facts(
+        name="phased",
+        description="a number per group: phases that everybody passes, if need be by a message without "
+        "content",
+        paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
+        options=(Option.of_sets("groups", "sets of processes, the same for everybody; all by default"),),
+        wire=WireFormat(33, "happened.wire.phased"),
+        assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
+        waits=Waits(names_missing=False),
+        membership=MembershipChanges(
+            joins=False,
+            at_join="groups are fixed, and phases that are past would have to be passed by a new member",
+            at_leave="is a member no more; no phase waits for it once all that it sent has come",
+            at_expulsion="is a member no more; no phase waits for it once everybody has heard",
+        ),
+        copies=CopyTravel(common_frame=True),
+    )
 
-    facts = FACTS
+    _groups: list[int] = kept(NUMBERS)
+    _phases: list[int] = kept(NUMBERS)
+    _sent: list[int] = kept(NUMBERS)  # the phase of our last message in each group, of any kind
+    _passed: dict[tuple[int, int], int] = kept(PAIRS)  # (group, member): the last phase taken from it
 
     def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
         super().__init__(me, n)
         self._groups = _checked(groups if groups is not None else [range(n)], n)
         self._phases = [0] * len(self._groups)
-        self._sent = [0] * len(self._groups)  # the phase of our last message in each, of any kind
-        self._passed: dict[tuple[int, int], int] = {}  # (group, member): the last phase taken from it
+        self._sent = [0] * len(self._groups)
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         dests = self.destinations(to, payload)
@@ -150,12 +133,9 @@ class PhasedMulticast(HoldingProcess[Any]):
         self._sent[group] = self._phases[group] = max(self._phases[group], previous) + 1
         phases = tuple(self._phases)
         message = PhasedMessage(self.me, clock, self.n, dests, group, previous, phases, payload)
-        effects: list[Effect] = [Send(d, message) for d in unpack(dests & ~(1 << self.me))]
-        if dests >> self.me & 1:
-            effects.append(self.delivery(message))
-        return effects
+        return self.to_others(message, dests)
 
-    def receive(self, message: PhasedMessage | Resynchronisation) -> list[Effect]:
+    def receive(self, message: Content) -> list[Effect]:
         self._check(message)
         since = self.arrival()
         group, phase = message.group, message.phase
@@ -164,8 +144,7 @@ class PhasedMulticast(HoldingProcess[Any]):
             return []
         effects: list[Effect] = list(self._resynchronise(group, phase - 1))
         for each in arrivals:
-            want = self.lacks(each)
-            if want is not None:
+            if (want := self.lacks(each)) is not None:
                 self._parking.hold(each, want, since)
             else:
                 effects += self._deliver(each)
@@ -175,31 +154,24 @@ class PhasedMulticast(HoldingProcess[Any]):
                     effects += self._resynchronise(other, cited + 1)
         return effects
 
-    def _arrivals(self, message: PhasedMessage | Resynchronisation) -> list[_Arrival]:
-        """A message, and before it what it says besides: that its sender has passed the phase before.
-
-        Two messages of one phase would otherwise wait for each other to be delivered.
-        """
+    def _arrivals(self, message: Content) -> list[_Arrival]:
+        """A message, and before it what it says besides: that its sender has passed the phase before. Two
+        messages of one phase would otherwise wait for each other to be delivered."""
         sender, group, previous, phase = message.sender, message.group, message.previous, message.phase
-        arrivals = []
+        told: list[tuple[int, Content]] = [(previous, message)]
         if isinstance(message, PhasedMessage) and previous < phase - 1:
-            arrivals.append(self._arrival(Resynchronisation(sender, group, previous, phase - 1), previous))
-            previous = phase - 1
-        return [*arrivals, self._arrival(message, previous)]
+            before = Resynchronisation(sender, group, previous, phase - 1)
+            told = [(previous, before), (phase - 1, message)]
+        return [_Arrival(sender, m.phase * len(self._groups) + group, after, m) for after, m in told]
 
-    def _arrival(self, message: PhasedMessage | Resynchronisation, previous: int) -> _Arrival:
-        return _Arrival(message.sender, message.phase * len(self._groups) + message.group, previous, message)
-
-    def _check(self, message: PhasedMessage | Resynchronisation) -> None:
+    def _check(self, message: Content) -> None:
         if not isinstance(message, Resynchronisation):
             self.check(message, PhasedMessage)
             phases = message.phases
             if len(phases) != len(self._groups) or not all(0 <= phase < CLOCK_LIMIT for phase in phases):
                 raise refusal(message, f"speaks of {len(phases)} groups, and there are {len(self._groups)}")
-        if (
-            not 0 <= message.group < len(self._groups)
-            or not 0 <= message.previous < message.phase < CLOCK_LIMIT
-        ):
+        is_known = 0 <= message.group < len(self._groups)
+        if not is_known or not 0 <= message.previous < message.phase < CLOCK_LIMIT:
             raise refusal(message, f"is of no phase after {message.previous} of a group we know")
         members = self._groups[message.group]
         if message.sender == self.me or not members >> self.me & members >> max(message.sender, 0) & 1:
@@ -211,8 +183,7 @@ class PhasedMulticast(HoldingProcess[Any]):
         if previous < phase and self._groups[group] >> self.me & 1:
             self._sent[group] = phase
             message = Resynchronisation(self.me, group, previous, phase)
-            for d in unpack(self._groups[group] & ~(1 << self.me) & ~self.gone):
-                yield Send(d, message)
+            yield from self.to_each(message, self._groups[group] & ~(1 << self.me) & ~self.gone)
 
     def take(self, arrival: _Arrival) -> list[Effect]:
         self.learn(arrival)
@@ -237,16 +208,18 @@ class PhasedMulticast(HoldingProcess[Any]):
     def skip(self, process: int, clock: int) -> Iterable[int]:
         groups = [group for group, members in enumerate(self._groups) if members >> process & 1]
         for group in groups:
-            self._passed[group, process] = max(clock, self._passed.get((group, process), 0))
+            self._passed[group, process] = max(clock, self._phase_of(group, process))
         return [self._lane(group, process) for group in groups]
+
+    def _phase_of(self, group: int, member: int) -> int:
+        return self._passed.get((group, member), 0)
 
     def _lane(self, group: int, member: int) -> int:
         return group * self.n + member
 
     def is_duplicate(self, arrival: _Arrival) -> bool:
         message = arrival.content
-        passed = self._passed.get((message.group, message.sender), 0)
-        return message.phase <= passed or arrival in self._parking
+        return message.phase <= self._phase_of(message.group, message.sender) or arrival in self._parking
 
     def lacks(self, arrival: _Arrival) -> Want | None:
         return next(self._wants(arrival), None)
@@ -256,7 +229,7 @@ class PhasedMulticast(HoldingProcess[Any]):
 
     def _wants(self, arrival: _Arrival) -> Iterator[Want]:
         message = arrival.content
-        if self._passed.get((message.group, message.sender), 0) < arrival.previous:
+        if self._phase_of(message.group, message.sender) < arrival.previous:
             yield self._lane(message.group, message.sender), arrival.previous
         if isinstance(message, PhasedMessage):
             for group, cited in enumerate(message.phases):
@@ -266,14 +239,12 @@ class PhasedMulticast(HoldingProcess[Any]):
                     yield self._lane(group, lagging), phase
 
     def _lags(self, group: int, phase: int) -> int | None:
-        """A member of a group of ours that has not passed this phase.
-
-        Not ourselves: what we sent to ourselves was delivered when it was sent.
-        """
+        """A member of a group of ours that has not passed this phase. Not ourselves: what we sent to
+        ourselves was delivered at once."""
         if not self._groups[group] >> self.me & 1:
             return None
         others = unpack(self._groups[group] & ~(1 << self.me))
-        return next((p for p in others if self._passed.get((group, p), 0) < phase), None)
+        return next((p for p in others if self._phase_of(group, p) < phase), None)
 
     def pending(self) -> list[Held]:
         return [
@@ -282,28 +253,10 @@ class PhasedMulticast(HoldingProcess[Any]):
             if arrival.content.to
         ]
 
-    def save(self) -> State:
-        return {
-            "groups": self._groups,
-            "phases": self._phases,
-            "sent": self._sent,
-            "passed": sorted((*key, phase) for key, phase in self._passed.items()),
-        }
-
-    def load(self, state: State) -> None:
-        groups, phases, sent = list(state["groups"]), list(state["phases"]), list(state["sent"])
-        self._passed = {(group, member): phase for group, member, phase in state["passed"]}
-        self._groups, self._phases, self._sent = groups, phases, sent
-
     def read(self, fields: tuple[Any, ...]) -> _Arrival:
         sender, clock, previous, content = fields
-        return _Arrival(sender, clock, previous, _content(content))
-
-
-def _content(fields: tuple[Any, ...]) -> PhasedMessage | Resynchronisation:
-    if len(fields) == len(Resynchronisation._fields):
-        return Resynchronisation(*fields)
-    return PhasedMessage(*fields)
+        kind = Resynchronisation if len(content) == len(Resynchronisation._fields) else PhasedMessage
+        return _Arrival(sender, clock, previous, kind(*content))
 
 
 def _checked(groups: Iterable[Iterable[int]], n: int) -> list[int]:

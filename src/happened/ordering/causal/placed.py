@@ -65,7 +65,8 @@ class PlacedProcess(Process):
         return effects
 
     def save(self) -> State:
-        return {"place": self._place if self._has_topology else None}
+        return super().save() | {"place": self._place if self._has_topology else None}
 
     def load(self, state: State) -> None:
+        super().load(state)
         self.stand(None if state["place"] is None else restored(state["place"]))

@@ -11,66 +11,61 @@ On a delivery, a destination of the message keeps what the message does not
 cover (the paper's -max) and gets the message itself; any other takes the union (its ∪max).
 """
 
-from ...core.destinations import unpack
-from ...core.effects import Send
-from ...core.orders import Order
-from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import ENTRY_BYTES, Application
-from .columns import ColumnProcess, Columns, known_to, named, units_of
+from collections.abc import Iterator
 
-FACTS = Facts(
-    name="prs",
-    order=Order.CAUSAL,
-    description="per destination, the direct predecessors of the next message to it",
-    paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
-    wire=WireFormat(12, "happened.wire.prs"),
-    membership=MembershipChanges(expels_one=True),
-    waits=Waits(only_for_past=True),
-    copies=CopyTravel(common_frame=True),
-)
+from ...core.destinations import unpack
+from ...core.lanes import lanes
+from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
+from ..machine import Effect
+from ..messages import ENTRY_BYTES, Application, Entry
+from ..snapshots import VECTORS, kept, widened
+from .lane_process import Columns, LaneProcess, named
 
 
 class PrsMessage(Application):
-    """M(sender, clock), the same for all its destinations."""
-
     before: Columns  # per destination, lanes: the direct predecessors of this message there, by sender
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return units_of(self.before)
+    def about(self) -> Iterator[Entry]:
+        return named(self.before)
 
     def size(self) -> tuple[int, int]:
         """An entry names one message and one destination."""
-        predecessors = named(self.before)
+        predecessors = sum(map(lanes(self.n).occupied, self.before))
         return predecessors, predecessors
 
     def model_bytes(self) -> int:
         """A sender and a clock for each predecessor; an id and a count for each destination that has any."""
-        return ENTRY_BYTES * named(self.before) + 4 * sum(map(bool, self.before))
+        return ENTRY_BYTES * self.size()[0] + 4 * sum(map(bool, self.before))
 
     def known_to(self, n: int) -> "PrsMessage":
-        return self._replace(n=n, before=known_to(self.before, n))
+        return self._replace(n=n, before=tuple(widened(self.before, self.n, n)))
 
 
-class PrakashRaynalSinghal(ColumnProcess[PrsMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+class PrakashRaynalSinghal(LaneProcess[PrsMessage]):
+    facts = Facts(
+        name="prs",
+        description="per destination, the direct predecessors of the next message to it",
+        paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
+        wire=WireFormat(12, "happened.wire.prs"),
+        membership=MembershipChanges(expels_one=True),
+        waits=Waits(only_for_past=True),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = PrsMessage
-    columns_name = "before"
+    _before: list[int] = kept(VECTORS)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        message = PrsMessage(self.me, clock, self.n, dests, tuple(self._columns), payload)
+        message = PrsMessage(self.me, clock, self.n, dests, tuple(self._before), payload)
         for d in unpack(dests):
-            self._columns[d] = self._lanes.put(0, self.me, clock)
-        return [Send(d, message) for d in unpack(dests)]
+            self._before[d] = self._lanes.put(0, self.me, clock)
+        return self.to_each(message, dests)
 
     def wanted(self, message: PrsMessage) -> int:
         return message.before[self.me]
 
     def learn(self, message: PrsMessage) -> None:
-        vector, sender, columns = self._lanes, message.sender, self._columns
+        vector, sender, columns = self._lanes, message.sender, self._before
         self._delivered = vector.put(self._delivered, sender, message.clock)
         itself = vector.put(0, sender, message.clock)
         for d, (ours, theirs) in enumerate(zip(columns, message.before, strict=True)):

@@ -19,28 +19,16 @@ it has none, everything to d is known to it as *delivered*, and so is this. The 
 the unit was delivered and the message to d that remains is concurrent to it.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ...core.destinations import unpack
 from ...core.effects import Send
-from ...core.orders import Order
 from .. import notation
 from ..facts import Facts, Promises, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey, Unit
-from ..messages import Application
-from ..process import State
-
-FACTS = Facts(
-    name="pruning",
-    order=Order.CAUSAL,
-    description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
-    paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
-    wire=WireFormat(10, "happened.wire.pruning"),
-    promises=Promises(optimal=True),
-    waits=Waits(only_for_past=True, tells_past=True),
-)
+from ..messages import Application, Entry
+from ..snapshots import NUMBERS, Form, kept, table
 
 JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (
     "just delivered",
@@ -49,11 +37,19 @@ JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (
     "already replaced",
 )
 
-Entry = tuple[int, int, int]
-"""(sender, clock, set of destinations)."""
-
 Information = dict[int, dict[int, int]]
 """sender -> clock -> set of destinations."""
+
+
+def _entries(information: Information) -> Iterator[Entry]:
+    return ((s, t, dests) for s, row in sorted(information.items()) for t, dests in sorted(row.items()))
+
+
+def _information(entries: Iterable[Entry]) -> Information:
+    found: Information = {}
+    for s, t, dests in entries:
+        found.setdefault(s, {})[t] = dests
+    return found
 
 
 class PruningMessage(Application):
@@ -64,39 +60,45 @@ class PruningMessage(Application):
     dc: tuple[MessageKey, ...]  # (sender, clock) of what `receiver` must deliver first
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        units = {(s, t, d) for s, t, dests in self.ci for d in unpack(dests)}
-        return frozenset(units | {(s, t, self.receiver) for s, t in self.dc})
-
-    def settled(self) -> frozenset[MessageKey]:
-        return frozenset((s, t) for s, t, dests in self.ci if not dests).difference(self.dc)
+    def about(self) -> Iterator[Entry]:
+        yield from self.ci
+        yield from ((s, t, 1 << self.receiver) for s, t in self.dc)
 
     def size(self) -> tuple[int, int]:
         """The text's dependents are the entries of CI; the pairs of DC count among the units."""
-        units = sum(dests.bit_count() for _, _, dests in self.ci)
-        return len(self.ci), units + len(self.dc)
+        return len(self.ci), super().size()[1]
 
     def model_bytes(self) -> int:
         """A clock and ids of sender and destinations for each entry of CI, 6 bytes for each pair of DC."""
-        return 6 * len(self.ci) + 2 * sum(dests.bit_count() for _, _, dests in self.ci) + 6 * len(self.dc)
+        return super().model_bytes() + 4 * len(self.dc)
 
 
 class Pruning(ListeningProcess[PruningMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="pruning",
+        description="prunes and counts four kinds of redundant information; as little as ks, grouped "
+        "otherwise",
+        paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
+        wire=WireFormat(10, "happened.wire.pruning"),
+        promises=Promises(optimal=True),
+        waits=Waits(only_for_past=True, tells_past=True),
+    )
     message_type = PruningMessage
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._ci: Information = {}
-        self._dlv = [0] * n
-        self._pruned = Counter(dict.fromkeys(CLASSES, 0))
+    _ci: Information = kept(table(lambda ci: tuple(_entries(ci)), _information))
+    _dlv: list[int] = kept(NUMBERS)
+    _pruned: dict[str, int] = kept(
+        Form(
+            lambda n: dict.fromkeys(CLASSES, 0),
+            lambda d: tuple(d.values()),
+            lambda d: dict(zip(CLASSES, d, strict=True)),
+        )
+    )
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         me, n = self.me, self.n
         constraints = self._take_out(dests)
-        ci = tuple(self._entries())
+        ci = tuple(_entries(self._ci))
         effects: list[Effect] = [
             Send(d, PruningMessage(me, clock, n, dests, d, ci, tuple(constraints.get(d, ())), payload))
             for d in unpack(dests)
@@ -140,28 +142,19 @@ class Pruning(ListeningProcess[PruningMessage]):
             row.update({clock: dests & ~self.gone for clock, dests in row.items()})
             _drop_empty(row)
 
-    def join(self, process: int) -> list[Effect]:
-        effects = super().join(process)
-        self._dlv.append(0)
-        return effects
-
     def pruned(self) -> dict[str, int]:
         """How many units were pruned here, by class of redundancy."""
         return dict(self._pruned)
 
     def log_units(self) -> frozenset[Unit]:
-        return frozenset((s, t, d) for s, t, dests in self._entries() for d in unpack(dests))
+        return frozenset((s, t, d) for s, t, dests in _entries(self._ci) for d in unpack(dests))
 
     def knowledge(self) -> list[tuple[str, str]]:
-        return [("log", notation.entries((s, t, unpack(dests)) for s, t, dests in self._entries()))]
+        return [("log", notation.entries((s, t, unpack(dests)) for s, t, dests in _entries(self._ci)))]
 
     def log_size(self) -> tuple[int, int]:
-        """How many entries CI has, and how many units."""
-        entries = list(self._entries())
+        entries = list(_entries(self._ci))
         return len(entries), sum(dests.bit_count() for _, _, dests in entries)
-
-    def _entries(self) -> Iterator[Entry]:
-        return ((s, t, dests) for s, row in sorted(self._ci.items()) for t, dests in sorted(row.items()))
 
     def _take_out(self, dests: int) -> dict[int, list[tuple[int, int]]]:
         """S2, S3: what constrains the delivery at each of `dests`; this message replaces it in CI."""
@@ -177,9 +170,7 @@ class Pruning(ListeningProcess[PruningMessage]):
 
     def _merge(self, message: PruningMessage) -> None:
         """R4 to R7 and R9: what is necessary once both pasts are known."""
-        theirs: Information = {}
-        for s, t, dests in message.ci:
-            theirs.setdefault(s, {})[t] = dests
+        theirs = _information(message.ci)
         theirs.setdefault(message.sender, {})[message.clock] = message.dests & ~(1 << self.me)  # R4
         self._pruned[JUST_DELIVERED] += 1
         # To us alone, our own information still says what R4 has just pruned.
@@ -203,18 +194,6 @@ class Pruning(ListeningProcess[PruningMessage]):
             pruned = members & ~after.get(clock, 0)
             self._pruned[ALREADY_REPLACED] += (pruned & named_by_other).bit_count()
             self._pruned[ALREADY_DELIVERED] += (pruned & ~named_by_other).bit_count()
-
-    def save(self) -> State:
-        pruned = tuple(self._pruned[name] for name in CLASSES)
-        return {"ci": tuple(self._entries()), "dlv": tuple(self._dlv), "pruned": pruned}
-
-    def load(self, state: State) -> None:
-        ci: Information = {}
-        for s, t, dests in state["ci"]:
-            ci.setdefault(s, {})[t] = dests
-        dlv = list(state["dlv"])
-        pruned = Counter(dict(zip(CLASSES, state["pruned"], strict=True)))
-        self._ci, self._dlv, self._pruned = ci, dlv, pruned
 
 
 def _named(information: Information) -> int:

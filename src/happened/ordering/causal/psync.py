@@ -11,27 +11,13 @@ Invariant  `_leaves` are the messages in our view that precede no other one ther
 
 from collections.abc import Iterable
 
-from ...core.destinations import unpack
-from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ...core.orders import Order
 from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
-from ..messages import ENTRY_BYTES, Application
-from ..process import State, refusal
-
-FACTS = Facts(
-    name="psync",
-    order=Order.CAUSAL,
-    description="context graph: carries the names of the immediate predecessors",
-    paper="Peterson, Buchholz & Schlichting, ACM TOCS 7(3), 1989",
-    wire=WireFormat(32, "happened.wire.psync"),
-    membership=MembershipChanges(expels_one=True, joins=False),
-    assumes=Assumptions(casts=frozenset({BROADCAST})),
-    waits=Waits(only_for_past=True),
-    copies=CopyTravel(common_frame=True),
-)
+from ..messages import Application
+from ..process import Process, refusal
+from ..snapshots import SET, TABLE, kept
 
 
 class PsyncMessage(Application):
@@ -43,30 +29,30 @@ class PsyncMessage(Application):
     def size(self) -> tuple[int, int]:
         return len(self.context), 0
 
-    def model_bytes(self) -> int:
-        return ENTRY_BYTES * len(self.context)
-
 
 class ContextGraph(ListeningProcess[PsyncMessage]):
-    facts = FACTS
+    facts = Facts(
+        name="psync",
+        description="context graph: carries the names of the immediate predecessors",
+        paper="Peterson, Buchholz & Schlichting, ACM TOCS 7(3), 1989",
+        wire=WireFormat(32, "happened.wire.psync"),
+        membership=MembershipChanges(expels_one=True, joins=False),
+        assumes=Assumptions(casts=frozenset({BROADCAST})),
+        waits=Waits(only_for_past=True),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = PsyncMessage
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._view: dict[int, int] = {}  # per sender the clock of its last message in our view
-        self._leaves: set[MessageKey] = set()
+    _view: dict[int, int] = kept(TABLE)  # per sender the clock of its last message in our view
+    _leaves: set[MessageKey] = kept(SET)
 
-    def address(self, to: Iterable[int], payload: bytes) -> int:
-        return self.everybody(to, payload)
+    address = Process.everybody
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         context = tuple(sorted(self._leaves))
         message = PsyncMessage(self.me, clock, self.n, dests, context, payload)
         self.learn(message)
-        effects: list[Effect] = [Send(d, message) for d in unpack(dests & ~(1 << self.me))]
-        if dests >> self.me & 1:
-            effects.append(self.delivery(message))
-        return effects
+        return self.to_others(message, dests)
 
     def checked(self, message: PsyncMessage) -> PsyncMessage:
         message = super().checked(message)
@@ -101,12 +87,4 @@ class ContextGraph(ListeningProcess[PsyncMessage]):
         self._leaves.add((message.sender, message.clock))
 
     def log_size(self) -> tuple[int, int]:
-        """How many names are kept for the next message."""
         return len(self._leaves), len(self._leaves)
-
-    def save(self) -> State:
-        return {"view": sorted(self._view.items()), "leaves": sorted(self._leaves)}
-
-    def load(self, state: State) -> None:
-        view, leaves = dict(state["view"]), set(state["leaves"])
-        self._view, self._leaves = view, leaves

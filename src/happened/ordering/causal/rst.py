@@ -12,58 +12,51 @@ can say which one it waits for, and a self-addressed message cannot be counted t
 again at its delivery, which wedges the protocol as published.
 """
 
-from ...core.destinations import unpack
-from ...core.effects import Send
-from ...core.orders import Order
-from ..facts import CopyTravel, Facts, Promises, Waits, WireFormat
-from ..machine import Effect, Unit
-from ..messages import Application
-from .columns import ColumnProcess, Columns, known_to, named, units_of
+from collections.abc import Iterator
 
-FACTS = Facts(
-    name="rst",
-    order=Order.CAUSAL,
-    description="a matrix of the last message from everyone to everyone",
-    paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
-    wire=WireFormat(11, "happened.wire.rst"),
-    waits=Waits(only_for_past=True),
-    promises=Promises(entries=lambda n: n * n),
-    copies=CopyTravel(common_frame=True),
-)
+from ...core.destinations import unpack
+from ...core.lanes import lanes
+from ..facts import CopyTravel, Facts, Promises, Waits, WireFormat
+from ..machine import Effect
+from ..messages import Application, Entry
+from ..snapshots import VECTORS, kept, widened
+from .lane_process import Columns, LaneProcess, named
 
 
 class RstMessage(Application):
-    """M(sender, clock), the same for all its destinations."""
-
+    entry_bytes, unit_bytes = 4, 0
     sent: Columns  # per destination, lanes: the last message of each sender to it before this one
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return units_of(self.sent)
+    def about(self) -> Iterator[Entry]:
+        return named(self.sent)
 
     def size(self) -> tuple[int, int]:
         """The whole matrix, of which the units are the entries that name a message."""
-        return self.n * self.n, named(self.sent)
-
-    def model_bytes(self) -> int:
-        return 4 * self.n * self.n
+        return self.n * self.n, sum(map(lanes(self.n).occupied, self.sent))
 
     def known_to(self, n: int) -> "RstMessage":
-        return self._replace(n=n, sent=known_to(self.sent, n))
+        return self._replace(n=n, sent=tuple(widened(self.sent, self.n, n)))
 
 
-class RaynalSchiperToueg(ColumnProcess[RstMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+class RaynalSchiperToueg(LaneProcess[RstMessage]):
+    facts = Facts(
+        name="rst",
+        description="a matrix of the last message from everyone to everyone",
+        paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
+        wire=WireFormat(11, "happened.wire.rst"),
+        waits=Waits(only_for_past=True),
+        promises=Promises(entries=lambda n: n * n),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = RstMessage
-    columns_name = "sent"
+    _sent: list[int] = kept(VECTORS)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        message = RstMessage(self.me, clock, self.n, dests, tuple(self._columns), payload)
+        message = RstMessage(self.me, clock, self.n, dests, tuple(self._sent), payload)
         for d in unpack(dests):
-            self._columns[d] = self._lanes.put(self._columns[d], self.me, clock)
-        return [Send(d, message) for d in unpack(dests)]
+            self._sent[d] = self._lanes.put(self._sent[d], self.me, clock)
+        return self.to_each(message, dests)
 
     def wanted(self, message: RstMessage) -> int:
         return message.sent[self.me]
@@ -71,8 +64,8 @@ class RaynalSchiperToueg(ColumnProcess[RstMessage]):
     def learn(self, message: RstMessage) -> None:
         vector, sender, clock = self._lanes, message.sender, message.clock
         self._delivered = vector.put(self._delivered, sender, clock)
-        for d, (ours, theirs) in enumerate(zip(self._columns, message.sent, strict=True)):
+        for d, (ours, theirs) in enumerate(zip(self._sent, message.sent, strict=True)):
             if message.dests >> d & 1:
                 theirs = vector.put(theirs, sender, clock)
             if theirs != ours:
-                self._columns[d] = vector.maximum(ours, theirs)
+                self._sent[d] = vector.maximum(ours, theirs)

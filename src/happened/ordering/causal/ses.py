@@ -16,39 +16,21 @@ ourselves when it is sent, and the next could overtake it.
 from collections.abc import Iterable
 
 from ...core.destinations import unpack
-from ...core.effects import Send
 from ...core.lanes import lanes
-from ...core.orders import Order
-from ..delay_queue import Want
 from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
+from ..holding import Want
 from ..machine import Effect
 from ..messages import Application
-from ..process import State
+from ..snapshots import VECTOR, VECTOR_TABLE, kept
 from .lane_process import LaneProcess
-
-FACTS = Facts(
-    name="ses",
-    order=Order.CAUSAL,
-    description="per destination, one vector time that it must have reached",
-    paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
-    wire=WireFormat(13, "happened.wire.ses"),
-    waits=Waits(only_for_past=True, names_missing=False),
-    membership=MembershipChanges(
-        expulsions=False,
-        at_expulsion="vectors count messages to others, of which only those that are lost may have told",
-    ),
-    copies=CopyTravel(common_frame=True),
-)
 
 Pair = tuple[int, int]
 """(destination, lanes): the vector time it must have reached."""
 
 
 class SesMessage(Application):
-    """M(sender, clock), the same for all its destinations.
-
-    It carries no units: a vector time says what happened, not which message went where.
-    """
+    """M(sender, clock), the same for all its destinations. It carries no units: a vector time says what
+    happened, not which message went where."""
 
     time: int  # lanes: the vector time of its send, itself included
     pairs: tuple[Pair, ...]  # in order of destination
@@ -62,9 +44,6 @@ class SesMessage(Application):
         """Its own vector of clocks, and an id and a vector for each pair."""
         return 4 * self.n + (2 + 4 * self.n) * len(self.pairs)
 
-    def wanted(self, process: int) -> int:
-        return next((time for d, time in self.pairs if d == process), 0)
-
     def known_to(self, n: int) -> "SesMessage":
         vector = lanes(self.n)
         pairs = tuple((d, vector.widened(time, n)) for d, time in self.pairs)
@@ -72,24 +51,31 @@ class SesMessage(Application):
 
 
 class SchiperEggliSandoz(LaneProcess[SesMessage]):
-    """One process of the protocol."""
-
-    facts = FACTS
+    facts = Facts(
+        name="ses",
+        description="per destination, one vector time that it must have reached",
+        paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
+        wire=WireFormat(13, "happened.wire.ses"),
+        waits=Waits(only_for_past=True, names_missing=False),
+        membership=MembershipChanges(
+            expulsions=False,
+            at_expulsion="vectors count messages to others, of which only those that are lost may have told",
+        ),
+        copies=CopyTravel(common_frame=True),
+    )
     message_type = SesMessage
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._time = 0  # lanes
-        self._to: dict[int, int] = {}  # destination -> lanes
+    _time: int = kept(VECTOR)
+    _to: dict[int, int] = kept(VECTOR_TABLE)  # destination -> lanes
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         self._time = time = self._lanes.put(self._time, self.me, clock)
         message = SesMessage(self.me, clock, self.n, dests, time, tuple(sorted(self._to.items())), payload)
         self._to |= dict.fromkeys(unpack(dests), time)  # it covers every earlier message it knows of
-        return [Send(d, message) for d in unpack(dests)]
+        return self.to_each(message, dests)
 
     def wanted(self, message: SesMessage) -> int:
-        return message.wanted(self.me)
+        return next((time for d, time in message.pairs if d == self.me), 0)
 
     def told(self, message: SesMessage) -> int:
         return max(super().told(message), self._lanes.get(message.time, self.me))
@@ -108,15 +94,3 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
             del self._to[me]
         for lane in self._parking.watched:  # a vector time moves many lanes at once
             self._parking.reached(lane, vector.get(self._delivered, lane))
-
-    def grow(self) -> None:
-        self._time = self._lanes.widened(self._time, self.n)
-        self._to = {d: self._lanes.widened(time, self.n) for d, time in self._to.items()}
-
-    def save(self) -> State:
-        return super().save() | {"time": self._time, "to": tuple(sorted(self._to.items()))}
-
-    def load(self, state: State) -> None:
-        time, to = state["time"], dict(state["to"])
-        super().load(state)
-        self._time, self._to = time, to

@@ -23,82 +23,86 @@ from typing import Any, NamedTuple
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ...core.orders import Order
 from ...core.places import Branch, Place, onward
 from .. import notation
-from ..facts import (
-    MANY_PROCESSES,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Relays,
-    Waits,
-    WireFormat,
-)
+from ..facts import WIDE, CopyTravel, Facts, MembershipChanges, Relays, Waits, WireFormat
 from ..machine import Effect, Held, Hop, MessageKey
-from ..process import State, refusal
-from .extended_history import HistoryEntry, check_entries, read_entries, without
-from .history_process import OPTIONS, HistoryProcess
-from .hop_message import HopMessage, RelayedMessage, Unforwarded
-
-__all__ = ["FACTS", "HopMessage", "Topological"]
-
-FACTS = Facts(
-    name="topological",
-    description="routers on a tree whose timestamps leave out what stays on other sides of their separators",
-    paper="Rodrigues & Veríssimo, ICDCS 1995",
-    order=Order.CAUSAL,
-    options=OPTIONS,
-    wire=WireFormat(61, "happened.wire.topological"),
-    membership=MembershipChanges(expels_one=True, recycles=True),
-    copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
-    waits=Waits(
-        names_missing=False,  # but the hop messages that bring them
-    ),
-    assumes=Assumptions(most_processes=MANY_PROCESSES),
-)
+from ..messages import Record, WholeMessage, field
+from ..process import refusal
+from ..snapshots import kept, reader, table
+from .extended_history import HistoryEntry, Timestamped, check_entries, without
+from .histories import OPTIONS, HistoryProcess
 
 
-class _NamedHop(NamedTuple):
+class HopMessage(Timestamped):
+    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop). Its
+    units are about hop messages: the destinations of each are the neighbours its relay addressed."""
+
+    relay: int
+    hop: int
+    next: int  # bit set: the neighbours that take it on
+    watching: int  # bit set: the neighbours that take note
+    entries: tuple[HistoryEntry, ...]  # about hop messages, sorted
+    payload: bytes
+    via = field("relay")
+
+    @property
+    def address(self) -> int:
+        return self.next | self.watching
+
+    @property
+    def carried(self) -> WholeMessage:
+        return WholeMessage(self.sender, self.clock, self.dests, self.payload)
+
+
+class Unforwarded(NamedTuple):
+    """What a forwarder was seen to receive and not yet to forward."""
+
+    carried: WholeMessage
+    due: bool  # whether the witness itself is to get it through the forwarder
+
+
+class _NamedHop(Record):
     """A hop message under its own name."""
 
     message: HopMessage
-
-    @property
-    def sender(self) -> int:
-        return self.message.relay
-
-    @property
-    def clock(self) -> int:
-        return self.message.hop
-
-    @property
-    def dests(self) -> int:
-        return self.message.address
-
-    @property
-    def entries(self) -> tuple[HistoryEntry, ...]:
-        return self.message.entries
+    sender = field("message.relay")
+    clock = field("message.hop")
+    dests = field("message.address")
+    entries = field("message.entries")
 
 
 class Topological(HistoryProcess[Any]):
-    """One process, application or router. `pending` names hop messages: (relay, clock of the relay).
+    """One process, application or router. `pending` names hop messages: (relay, clock of the relay). What it
+    holds, and what its history is about, is a `_NamedHop`."""
 
-    What it holds, and what its history is about, is a `_NamedHop`.
-    """
+    facts = Facts(
+        name="topological",
+        description="routers on a tree whose timestamps leave out what stays on other sides of their "
+        "separators",
+        paper="Rodrigues & Veríssimo, ICDCS 1995",
+        options=OPTIONS,
+        wire=WireFormat(61, "happened.wire.topological"),
+        membership=MembershipChanges(expels_one=True, recycles=True),
+        copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
+        waits=Waits(names_missing=False),  # but the hop messages that bring them
+        assumes=WIDE,
+    )
 
-    facts = FACTS
+    message_type = _NamedHop
 
-    def __init__(self, me: int, n: int, **options: Any) -> None:
-        super().__init__(me, n, **options)
-        self._unforwarded: dict[int, dict[MessageKey, Unforwarded]] = {}  # per forwarder, in order
+    _unforwarded: dict[int, dict[MessageKey, Unforwarded]] = kept(
+        table(
+            lambda of: tuple((f, tuple(left.values())) for f, left in sorted(of.items())),
+            lambda of: {f: {u.carried[:2]: u for u in map(reader(Unforwarded), left)} for f, left in of},
+        )
+    )  # per forwarder, in order
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         return self.routed(to, payload)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        carried = RelayedMessage(self.me, clock, dests, payload)
+        carried = WholeMessage(self.me, clock, dests, payload)
         effects = self._pass_on(carried, hop=clock)
         if dests >> self.me & 1:
             effects.append(self.delivery(carried))
@@ -142,15 +146,13 @@ class Topological(HistoryProcess[Any]):
         arrived = [self.delivery(message)] if message.dests >> self.me & 1 else []
         return [*arrived, *self._pass_on(message.carried)]
 
-    def _pass_on(self, carried: RelayedMessage, hop: int | None = None) -> list[Effect]:
-        """Send an application message to the neighbours next on its way, with copies to witnesses.
-
-        `hop` is the clock of this hop; None: the clock advances by one.
-        """
+    def _pass_on(self, carried: WholeMessage, hop: int | None = None) -> list[Effect]:
+        """Send an application message to the neighbours next on its way, with copies to witnesses. `hop` is
+        the clock of this hop; None: the clock advances by one."""
         return self._send_on(carried, self._onward(self.place.branches, carried), hop)
 
     def _send_on(
-        self, carried: RelayedMessage, following: list[Branch], hop: int | None = None
+        self, carried: WholeMessage, following: list[Branch], hop: int | None = None
     ) -> list[Effect]:
         if not following:
             return []
@@ -167,12 +169,10 @@ class Topological(HistoryProcess[Any]):
         self._note(onto, carried)
         return [Send(d, message) for d in unpack(message.address)]
 
-    def _note(self, onto: int, carried: RelayedMessage) -> None:
-        """As a witness, keep what a forwarder got and has to forward.
-
-        Not where the same hop went: then it was sent by the one that this forwarder succeeded. Who got it may
-        have been succeeded too, and then stands behind the same branch.
-        """
+    def _note(self, onto: int, carried: WholeMessage) -> None:
+        """As a witness, keep what a forwarder got and has to forward. Not where the same hop went: then it
+        was sent by the one that this forwarder succeeded. Who got it may have been succeeded too, and then
+        stands behind the same branch."""
         for forwarder, branches in self.place.watches:
             if not onto >> forwarder & 1:
                 continue
@@ -182,7 +182,7 @@ class Topological(HistoryProcess[Any]):
                 left = self._unforwarded.setdefault(forwarder, {})
                 left[carried.sender, carried.clock] = Unforwarded(carried, bool(mine))
 
-    def _onward(self, branches: tuple[Branch, ...], carried: RelayedMessage) -> list[Branch]:
+    def _onward(self, branches: tuple[Branch, ...], carried: WholeMessage) -> list[Branch]:
         """Where a message goes on: not to those who have left, who still stand behind a branch as senders."""
         return onward(branches, carried.sender, carried.dests & ~self.gone)
 
@@ -204,9 +204,7 @@ class Topological(HistoryProcess[Any]):
 
     def stand_in(self, forwarder: int) -> list[Effect]:
         """Send on what this forwarder was given and has not sent on, over its own branches and in its stead.
-
-        All that it sent must have arrived, and all that was sent to it must have come here.
-        """
+        All that it sent must have arrived, and all that was sent to it must have come here."""
         branches = dict(self.place.watches)[forwarder]
         effects: list[Effect] = []
         for carried, _ in self._unforwarded.pop(forwarder, {}).values():
@@ -225,19 +223,3 @@ class Topological(HistoryProcess[Any]):
             for f, left in self._unforwarded.items()
             if f in watched
         }
-
-    def save(self) -> State:
-        unforwarded = tuple((f, tuple(left.values())) for f, left in sorted(self._unforwarded.items()))
-        return super().save() | {"unforwarded": unforwarded}
-
-    def load(self, state: State) -> None:
-        unforwarded = {
-            f: {carried[:2]: Unforwarded(RelayedMessage(*carried), due) for carried, due in left}
-            for f, left in state["unforwarded"]
-        }
-        super().load(state)
-        self._unforwarded = unforwarded
-
-    def read(self, fields: tuple[Any, ...]) -> _NamedHop:
-        message = HopMessage(*fields[0])
-        return _NamedHop(message._replace(entries=read_entries(message.entries)))

@@ -27,70 +27,41 @@ separators of Rodrigues & Veríssimo: a gateway separates its zones, and of what
 a history filtered there (R9) keeps nothing for the other.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
-from ...core.orders import Order
 from ...core.places import Place, alone, check, reach, restored
 from .. import notation
-from ..facts import (
-    MANY_PROCESSES,
-    Assumptions,
-    CopyTravel,
-    Facts,
-    MembershipChanges,
-    Relays,
-    Waits,
-    WireFormat,
-)
-from ..machine import Effect, Held, Hop, Multicast, Unit
+from ..facts import WIDE, CopyTravel, Facts, MembershipChanges, Relays, Waits, WireFormat
+from ..machine import Effect, Held, Hop, Unit
+from ..messages import WholeMessage, field
 from ..process import State, refusal
 from .carrier import Carrier, HopHeader, InHop
-from .hop_message import RelayedMessage
 from .ks import KsMessage
 from .placed import PLACE, PlacedProcess
 
-FACTS = Facts(
-    name="zoned-ks",
-    description="ks in each zone, gateways between them: entries about the members of one zone only",
-    paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
-    order=Order.CAUSAL,
-    options=(PLACE,),
-    wire=WireFormat(70, "happened.wire.zoned_ks"),
-    copies=CopyTravel(relays=Relays.ROUTERS),
-    waits=Waits(
-        names_missing=False,  # but the hops that bring them
-    ),
-    membership=MembershipChanges(recycles=True),
-    assumes=Assumptions(most_processes=MANY_PROCESSES),
-)
-
 
 class ZonedMessage(InHop):
-    """M(sender, clock) on its way through one zone, as `relay` sends it to one member.
-
-    The hop numbers the members of the zone by themselves, in the order of their indices. Two processes have
-    at most one zone in common, so the relay tells which it is.
-    """
+    """M(sender, clock) on its way through one zone, as `relay` sends it to one member. The hop numbers the
+    members of the zone by themselves, in the order of their indices. Two processes have at most one zone in
+    common, so the relay tells which it is."""
 
     relay: int
     hop: KsMessage
-
-    @property
-    def via(self) -> int:
-        return self.relay
+    via = field("relay")
 
 
+@dataclass(slots=True)
 class _Zone:
     """What one process knows of a zone: its members, whom each of them leads to, and the machine for it."""
 
-    def __init__(self, me: int, members: tuple[int, ...], behind: tuple[int, ...], carrier: Carrier) -> None:
-        self.me = me  # as the zone numbers it
-        self.members = members  # increasing
-        self.behind = behind  # of each member: itself and everybody reached through it
-        self.carrier = carrier
+    me: int  # as the zone numbers it
+    members: tuple[int, ...]  # increasing
+    behind: tuple[int, ...]  # of each member: itself and everybody reached through it
+    carrier: Carrier
 
     def onward(self, relay: int, dests: int) -> int:
         """The members, in the zone's numbers, that a message for `dests` goes to from this one."""
@@ -100,29 +71,42 @@ class _Zone:
     def name(self) -> str:
         return f"zone {notation.dests(self.members)}"
 
+    def entries(self) -> Iterator[tuple[int, int, frozenset[int]]]:
+        for s, t, to in self.carrier.ks.log_entries():
+            yield self.members[s], t, frozenset(self.members[d] for d in to)
+
     def named(self, units: Iterable[Unit]) -> frozenset[Unit]:
         """Units in the zone's numbers, in those of the whole system."""
         return frozenset((self.members[s], t, self.members[d]) for s, t, d in units)
 
 
 class ZonedKs(PlacedProcess):
-    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone).
+    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone). Zones may
+    be new at a place that it moves to, or have more members of higher indices. A zone that would lose a
+    member, or get one in between, is refused: hops in flight number the members."""
 
-    Zones may be new at a place that it moves to, or have more members of higher indices. A zone that would
-    lose a member, or get one in between, is refused: hops in flight number the members.
-    """
-
-    facts = FACTS
+    facts = Facts(
+        name="zoned-ks",
+        description="ks in each zone, gateways between them: entries about the members of one zone only",
+        paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
+        options=(PLACE,),
+        wire=WireFormat(70, "happened.wire.zoned_ks"),
+        copies=CopyTravel(relays=Relays.ROUTERS),
+        waits=Waits(names_missing=False),  # but the hops that bring them
+        membership=MembershipChanges(recycles=True),
+        assumes=WIDE,
+    )
     _zones: Sequence[_Zone] = ()
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.routed(to, payload)
-        clock = self.next_clock()
-        carried = RelayedMessage(self.me, clock, dests, payload)
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        return self.routed(to, payload)
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        carried = WholeMessage(self.me, clock, dests, payload)
         effects = self._send_into(self._zones, carried)
         if dests >> self.me & 1:
             effects.append(self.delivery(carried))
-        return Multicast(clock, effects)
+        return effects
 
     def receive(self, message: ZonedMessage) -> list[Effect]:
         zone = self._checked(message)
@@ -130,21 +114,21 @@ class ZonedKs(PlacedProcess):
         try:
             delivered = zone.carrier.receive(message.hop, named, self.events + 1)
         except RemoteProtocolError as error:
-            raise refusal(
-                message, f"came in a hop of process {message.relay} that is refused: {error}"
-            ) from error
+            why = f"came in a hop of process {message.relay} that is refused: {error}"
+            raise refusal(message, why) from error
         self.arrival()
+        return self._deliver(zone, delivered)
+
+    def _deliver(self, zone: _Zone, delivered: Iterable[WholeMessage]) -> list[Effect]:
+        """Hand each message to the application if that is a destination, and send it on, at once."""
         effects: list[Effect] = []
         for carried in delivered:
-            effects += self._deliver(zone, carried)
+            if carried.dests >> self.me & 1:
+                effects.append(self.delivery(carried))
+            effects += self._send_into([other for other in self._zones if other is not zone], carried)
         return effects
 
-    def _deliver(self, zone: _Zone, carried: RelayedMessage) -> list[Effect]:
-        """Hand a message to the application if that is a destination, and send it on, at once."""
-        arrived: list[Effect] = [self.delivery(carried)] if carried.dests >> self.me & 1 else []
-        return arrived + self._send_into([other for other in self._zones if other is not zone], carried)
-
-    def _send_into(self, zones: Iterable[_Zone], carried: RelayedMessage) -> list[Effect]:
+    def _send_into(self, zones: Iterable[_Zone], carried: WholeMessage) -> list[Effect]:
         sender, clock, dests, payload = carried
         effects: list[Effect] = []
         for zone in zones:
@@ -169,9 +153,8 @@ class ZonedKs(PlacedProcess):
             raise refusal(message, f"does not come through process {relay}")
         astray = (hop.dests ^ zone.onward(i, dests)) & ~self._gone_from(zone)
         if dests >> n or not hop.dests >> zone.me & 1 or astray:
-            raise refusal(
-                message, f"is not addressed to process {self.me}, or to others than its way leads to"
-            )
+            why = f"is not addressed to process {self.me}, or to others than its way leads to"
+            raise refusal(message, why)
         return zone
 
     def pending(self) -> list[Held]:
@@ -185,7 +168,7 @@ class ZonedKs(PlacedProcess):
 
     def log_size(self) -> tuple[int, int]:
         """The entries and units in the logs of all zones."""
-        sizes = [zone.carrier.log_size() for zone in self._zones]
+        sizes = [zone.carrier.ks.log_size() for zone in self._zones]
         return sum(entries for entries, _ in sizes), sum(units for _, units in sizes)
 
     def hop_of(self, message: ZonedMessage, peer: int) -> Hop:
@@ -194,19 +177,10 @@ class ZonedKs(PlacedProcess):
         return Hop(zone.name, message.relay, hop.clock, to, frozenset(), zone.named(hop.units()))
 
     def logs(self) -> dict[str, frozenset[Unit]]:
-        return {zone.name: zone.named(zone.carrier.log_units()) for zone in self._zones}
+        return {zone.name: zone.named(zone.carrier.ks.log_units()) for zone in self._zones}
 
     def knowledge(self) -> list[tuple[str, str]]:
-        return [
-            (
-                f"log of {zone.name}",
-                notation.entries(
-                    (zone.members[s], t, frozenset(zone.members[d] for d in to))
-                    for s, t, to in zone.carrier.log_entries()
-                ),
-            )
-            for zone in self._zones
-        ]
+        return [(f"log of {zone.name}", notation.entries(zone.entries())) for zone in self._zones]
 
     def resume_at(self, place: Place) -> None:
         check(place, self.me, self.n)
@@ -219,25 +193,19 @@ class ZonedKs(PlacedProcess):
     def _carriers(self, place: Place | None) -> list[Carrier]:
         """One for each zone of the place; that of a zone that goes on stays. A refusal changes nothing."""
         zones = _zones_of(place or alone(self.me, self.n), self.me)
-        before = {zone.members: zone for zone in self._zones}
-        following: dict[tuple[int, ...], _Zone] = {}
-        for members, _ in zones:
-            for old in before:
-                if members[: len(old)] == old:
-                    following[members] = before.pop(old)
-                    break
-        for old in before:
-            names = ", ".join(map(str, old))
-            raise LocalProtocolError(
-                f"zone {{{names}}} of process {self.me} can only get members of higher index"
-            )
+        before = {zone.members: zone.carrier for zone in self._zones}
         carriers = []
         for members, _ in zones:
-            zone = following.get(members)
-            carrier = zone.carrier if zone is not None else Carrier(members.index(self.me), len(members))
-            while carrier.n < len(members):
-                carrier.join()
-            carriers.append(carrier)
+            old = next((old for old in before if members[: len(old)] == old), None)
+            new = Carrier(members.index(self.me), len(members))
+            carriers.append(new if old is None else before.pop(old))
+        for old in before:
+            names = ", ".join(map(str, old))
+            why = f"zone {{{names}}} of process {self.me} can only get members of higher index"
+            raise LocalProtocolError(why)
+        for carrier, (members, _) in zip(carriers, zones, strict=True):
+            for member in range(carrier.ks.n, len(members)):
+                carrier.join(member)
         return carriers
 
     def _stand(self, place: Place | None, carriers: Iterable[Carrier]) -> None:
@@ -250,15 +218,12 @@ class ZonedKs(PlacedProcess):
 
     def _gone_from(self, zone: _Zone) -> int:
         """The members of a zone, in its numbers, who have left."""
-        if not self.gone:
-            return 0
-        return pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1)
+        return self.gone and pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1)
 
     def leave(self, process: int) -> list[Effect]:
         """A gateway's leaving would cut its zones off."""
-        forwards = any(
-            branch.towards == process and branch.behind != 1 << process for branch in self.place.branches
-        )
+        behind = [branch.behind for branch in self.place.branches if branch.towards == process]
+        forwards = any(reached != 1 << process for reached in behind)
         if forwards or (process == self.me and len(self._zones) > 1):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
         return self._leave(process)
@@ -270,27 +235,25 @@ class ZonedKs(PlacedProcess):
     def _leave(self, process: int) -> list[Effect]:
         effects = super().leave(process)
         for zone, member in self._zones_with(process):
-            zone.carrier.leave(member)
+            zone.carrier.ks.leave(member)
         return effects
 
     def close(self, process: int) -> list[Effect]:
         effects = super().close(process)
         for zone, member in self._zones_with(process):
-            for carried in zone.carrier.close(member):
-                effects += self._deliver(zone, carried)
+            effects += self._deliver(zone, zone.carrier.close(member))
         return effects
 
     def forget(self, process: int) -> None:
         super().forget(process)
         for zone, member in self._zones_with(process):
-            zone.carrier.forget(member)
+            zone.carrier.ks.forget(member)
 
     def join(self, process: int) -> list[Effect]:
         is_known = process < self.n
         effects = super().join(process)
-        if is_known:
-            for zone, member in self._zones_with(process):
-                zone.carrier.join_again(member)
+        for zone, member in self._zones_with(process) if is_known else ():
+            zone.carrier.join(member)
         return effects
 
     def _zones_with(self, process: int) -> list[tuple[_Zone, int]]:
@@ -302,9 +265,9 @@ class ZonedKs(PlacedProcess):
 
     def load(self, state: State) -> None:
         place = None if state["place"] is None else restored(state["place"])
-        carriers = [Carrier.from_state(carrier) for carrier in state["zones"]]
+        carriers = [Carrier(0, 1).resume(carrier) for carrier in state["zones"]]
         zones = _zones_of(place or alone(self.me, self.n), self.me)
-        if [carrier.n for carrier in carriers] != [len(members) for members, _ in zones]:
+        if [carrier.ks.n for carrier in carriers] != [len(members) for members, _ in zones]:
             raise ValueError("its zones are not those of its place")
         self._stand(place, carriers)
 

@@ -1,1 +1,1 @@
-"""Protocols that keep total order, one per file."""
+"""Protocols that keep total order, one file for each paper."""

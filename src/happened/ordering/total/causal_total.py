@@ -12,24 +12,14 @@ Invariant  whatever is in the causal past of a message whose agreement begins ha
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...core.orders import Order
 from ..facts import Facts, MembershipChanges, Waits
-from ..machine import Effect, Multicast
-from ..process import State
-from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
-
-FACTS = Facts(
-    name="causal-total",
-    description="three phases agree on a timestamp beyond those of the causal past",
-    paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
-    order=Order.CAUSAL_TOTAL,
-    wire=WIRE,
-    waits=Waits(at_sender=True),
-    membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
-)
+from ..machine import Effect
+from ..snapshots import kept, records
+from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, AgreedTotalOrder
 
 
 class _Unsent(NamedTuple):
@@ -38,22 +28,26 @@ class _Unsent(NamedTuple):
     payload: bytes
 
 
-class CausalTotalOrder(ThreePhase):
-    facts = FACTS
+class CausalTotalOrder(AgreedTotalOrder):
+    facts = Facts(
+        name="causal-total",
+        description="three phases agree on a timestamp beyond those of the causal past",
+        paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
+        order=Order.CAUSAL_TOTAL,
+        wire=WIRE,
+        waits=Waits(at_sender=True),
+        membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
+    )
 
-    def __init__(self, me: int, n: int) -> None:
-        super().__init__(me, n)
-        self._outbox: deque[_Unsent] = deque()
+    _outbox: deque[_Unsent] = kept(records(_Unsent, deque))
 
     @property
     def queued(self) -> int:
         return len(self._outbox) + super().queued
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.destinations(to, payload)
-        clock = self.next_clock()
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         self._outbox.append(_Unsent(clock, dests, payload))
-        return Multicast(clock, list(self._begin_next()))
+        return list(self._begin_next())
 
     def receive(self, message: Any) -> list[Effect]:
         return [*super().receive(message), *self._begin_next()]
@@ -62,15 +56,7 @@ class CausalTotalOrder(ThreePhase):
         return [*super().leave(process), *self._begin_next()]
 
     def _begin_next(self) -> Iterator[Effect]:
-        while self._outbox and self.settled:
+        while self._outbox and not self._rounds:  # every message of ours has its final timestamp
             clock, dests, payload = self._outbox.popleft()
             if dests & ~self.gone or dests >> self.me & 1:  # otherwise it was for those who have left
                 yield from self.begin(clock, dests, payload)
-
-    def save(self) -> State:
-        return super().save() | {"outbox": tuple(self._outbox)}
-
-    def load(self, state: State) -> None:
-        outbox = deque(_Unsent(*fields) for fields in state["outbox"])
-        super().load(state)
-        self._outbox = outbox

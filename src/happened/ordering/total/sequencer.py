@@ -30,6 +30,7 @@ others. A round is known by who has ended; its epochs begin at ROUND times the n
 """
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
@@ -37,10 +38,15 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ..facts import CopyTravel, Facts, MembershipChanges, Names, Option, Relays, WireFormat
-from ..machine import Effect, Held, MessageKey, Multicast
+from ..machine import Effect, Held, MessageKey, key_of
 from ..process import Process, State, refusal
-from .sequencer_messages import (
+from ..snapshots import FLAG, PAIRS, TABLE, by_key, kept, valued
+from .sequencer_office import (
+    EVERYWHERE,
+    LONG,
     NOBODY,
+    SEEN_EVERY,
+    Office,
     Place,
     SequencerAnnouncement,
     SequencerHandover,
@@ -51,8 +57,9 @@ from .sequencer_messages import (
     SequencerSettled,
     SequencerTestament,
     Unsettled,
+    succeed,
+    weight,
 )
-from .sequencer_office import EVERYWHERE, LONG, SEEN_EVERY, Office, succeed, weight
 
 ROUND = 1 << 20
 """More than the hand-overs between two departures."""
@@ -64,20 +71,8 @@ UNTOLD = 3 * SEEN_EVERY * (LONG + BESIDE)
 """At least what a process keeps of its own when nothing is under way: a weight of less than 2 * SEEN_EVERY
 is not asked for, and of less than that has been settled and is not told."""
 
-FACTS = Facts(
-    name="sequencer",
-    description="one coordinator puts all messages in order; it can hand the role over",
-    paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
-    order=Order.CAUSAL_TOTAL,
-    options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
-    wire=WireFormat(35, "happened.wire.sequencer"),
-    copies=CopyTravel(relays=Relays.COORDINATOR),
-    membership=MembershipChanges(
-        at_join="gets an index, and hears who is the coordinator",
-        at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
-        at_expulsion="is not addressed any more; the first one present puts in order what all others report",
-    ),
-)
+
+REQUESTS = by_key(SequencerRequest, key_of)
 
 
 class _Held(NamedTuple):
@@ -86,31 +81,52 @@ class _Held(NamedTuple):
 
 
 class SequencerTotalOrder(Process):
-    facts = FACTS
+    facts = Facts(
+        name="sequencer",
+        description="one coordinator puts all messages in order; it can hand the role over",
+        paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
+        order=Order.CAUSAL_TOTAL,
+        options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
+        wire=WireFormat(35, "happened.wire.sequencer"),
+        copies=CopyTravel(relays=Relays.COORDINATOR),
+        membership=MembershipChanges(
+            at_join="gets an index, and hears who is the coordinator",
+            at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
+            at_expulsion="is not addressed any more; the first one present puts in order what all others "
+            "report",
+        ),
+    )
+
+    _epoch: int = kept(within="role")
+    _coordinator: int = kept(within="role")
+    _requested: int = kept(within="role")  # the clock of our last request
+    _last: MessageKey = kept(valued(NOBODY))  # the message delivered last
+    _delivered: dict[int, int] = kept(TABLE)  # per sender the clock of its last message delivered here
+    _held: dict[MessageKey, _Held] = kept(by_key(_Held, lambda held: held.order.after, in_order=True))
+    """By the message before it."""
+    _ahead: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # until we hear of a new coordinator
+    _kept: dict[int, SequencerRequest] = kept(by_key(SequencerRequest, attrgetter("clock")))
+    """Our requests that not everybody may have."""
+    _entrusted: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # the same of those who leave
+    _recent: dict[MessageKey, Place] = kept(PAIRS)  # the places of what not everybody may have delivered
+    _unsaid: int = kept(within="succession")  # the weight of deliveries since we said how far we are
+    _place: Place = kept(valued(()), within="succession")  # of our last delivery
+    _ended: int = kept(within="succession")  # bit set: those of whom nothing more comes
+    _is_orphan: bool = kept(FLAG, within="succession")
+    """Whether we have reported, and not heard who is the coordinator."""
+    _entrusted_until: Place = kept(valued(()), within="succession")
+    """What is entrusted is needed until everybody is at this place; (): not known yet."""
+    _is_asked: bool = kept(FLAG, within="succession")  # how far we are, and have not said so since
+    _reports: dict[int, SequencerReport] = kept(by_key(SequencerReport, attrgetter("sender"), in_order=True))
+    """To us, as a successor."""
 
     def __init__(self, me: int, n: int, *, coordinator: int = 0) -> None:
         super().__init__(me, n)
         if not 0 <= coordinator < n:
             raise LocalProtocolError(f"the coordinator is one of {n} processes, not {coordinator}")
-        self._epoch = 0
         self._coordinator = coordinator
         self._office = Office() if me == coordinator else None
-        self._requested = 0  # the clock of our last request
-        self._last = NOBODY  # the message delivered last
-        self._delivered: dict[int, int] = {}  # per sender the clock of its last message delivered here
-        self._held: dict[MessageKey, _Held] = {}  # by the message before it
-        self._ahead: dict[MessageKey, SequencerRequest] = {}  # kept until we hear of a new coordinator
-        self._kept: dict[int, SequencerRequest] = {}  # by clock, our requests that not everybody may have
         self._kept_size = 0
-        self._entrusted: dict[MessageKey, SequencerRequest] = {}  # the same of those who leave
-        self._entrusted_until: Place = ()  # needed until everybody is at this place; (): not known yet
-        self._recent: dict[MessageKey, Place] = {}  # the places of what not everybody may have delivered
-        self._place: Place = ()  # of our last delivery
-        self._unsaid = 0  # the weight of deliveries since we said how far we are
-        self._is_asked = False  # how far we are, and have not said so since
-        self._ended = 0  # bit set: those of whom nothing more comes
-        self._is_orphan = False  # whether we have reported, and not heard who is the coordinator
-        self._reports: dict[int, SequencerReport] = {}  # to us, as a successor
 
     @property
     def coordinator(self) -> int:
@@ -122,15 +138,13 @@ class SequencerTotalOrder(Process):
         """Whether we are the coordinator, and not only about to be."""
         return self._office is not None
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
-        dests = self.destinations(to, payload)
-        clock = self.next_clock()
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         previous, self._requested = self._requested, clock
         told = previous, self._epoch, payload, self._place
         request = SequencerRequest(self.me, clock, self.n, dests, *told)
         self._kept[clock] = request
         self._kept_size += len(payload) + BESIDE
-        return Multicast(clock, list(self._handle(request, self.events)))
+        return list(self._handle(request, self.events))
 
     @property
     def kept_bytes(self) -> int:
@@ -148,7 +162,9 @@ class SequencerTotalOrder(Process):
         effects = super().leave(process)
         if process == self.me:
             self._held = {}
-            return effects + self._bequeath() + self._pass_on_role()
+            testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
+            told = self.to_each(testament, self.others) if self._kept or self._recent else []
+            return effects + told + self._pass_on_role()
         if self._office is not None:
             self._office.tails.pop(process, None)
             self._office.has_seen(process, EVERYWHERE)
@@ -164,24 +180,19 @@ class SequencerTotalOrder(Process):
         self._epoch = epoch
         return effects + self._report()
 
-    def _bequeath(self) -> list[Effect]:
-        testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
-        others = self.present & ~(1 << self.me)
-        return [Send(d, testament) for d in unpack(others)] if self._kept or self._recent else []
-
     def _places(self) -> tuple[tuple[Place, int, int], ...]:
         return tuple(sorted((place, *name) for name, place in self._recent.items()))
 
     def _pass_on_role(self) -> list[Effect]:
         """As one who leaves, let the first one present be the coordinator."""
-        others = self.present & ~(1 << self.me)
+        others = self.others
         return self.hand_over(next(iter(unpack(others)))) if self._office is not None and others else []
 
     def hand_over(self, successor: int) -> list[Effect]:
         """Give the role to another process; returns what to send, as any input does."""
         if self._office is None:
             raise LocalProtocolError(f"process {self.me} is not the coordinator and has no role to hand over")
-        if not self.present >> max(successor, 0) & 1 or successor in (self.me, -1):
+        if successor < 0 or not self.others >> successor & 1:
             raise LocalProtocolError(f"process {successor} is not another one present: it cannot succeed")
         office, self._office = self._office, None
         self._epoch += 1
@@ -190,11 +201,8 @@ class SequencerTotalOrder(Process):
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
         unsettled = tuple(each._replace(missing=office.missing(each)) for each in office.unsettled)
         role = SequencerHandover(self.me, self._epoch, taken, tails, early, office.place, unsettled)
-        others = self.present & ~(1 << self.me | 1 << successor)
-        return [
-            Send(successor, role),
-            *(Send(d, SequencerAnnouncement(self.me, self._epoch, successor)) for d in unpack(others)),
-        ]
+        news = SequencerAnnouncement(self.me, self._epoch, successor)
+        return [Send(successor, role), *self.to_each(news, self.others & ~(1 << successor))]
 
     # Rounds.
 
@@ -208,17 +216,11 @@ class SequencerTotalOrder(Process):
             for place, each, _ in office.unsettled
         ]
         early = [request for request, _ in office.early.values()]
-        report = SequencerReport(
-            self.me,
-            self._ended,
-            self._requested,
-            self._last,
-            self._place,
-            tuple(sorted(self._delivered.items())),
-            self._places(),
-            (*ordered, *(held.order for _, held in sorted(self._held.items()))),
-            (*self._kept.values(), *self._entrusted.values(), *self._ahead.values(), *early),
-        )
+        delivered = tuple(sorted(self._delivered.items()))
+        held = (*ordered, *(held.order for _, held in sorted(self._held.items())))
+        requests = (*self._kept.values(), *self._entrusted.values(), *self._ahead.values(), *early)
+        told = self._ended, self._requested, self._last, self._place, delivered, self._places()
+        report = SequencerReport(self.me, *told, held, requests)
         self._held = {}  # all of it is ordered anew
         return self._reported(report) if successor == self.me else [Send(successor, report)]
 
@@ -259,8 +261,8 @@ class SequencerTotalOrder(Process):
             effects += self._put_in_order(office, each, self.events)
         self._entrusted_until = last = max((each.place for each in lacking), default=())
         news = SequencerAnnouncement(self.me, self._epoch, self.me, last)
-        effects = [*(Send(d, news) for d in unpack(self.present & ~(1 << self.me))), *effects]
-        return effects + self._resumed(self.events) + self._settle_much(office)
+        effects = [*self.to_each(news, self.others), *effects, *self._resumed(self.events)]
+        return effects + self._settle_much(office)
 
     # Messages.
 
@@ -314,23 +316,21 @@ class SequencerTotalOrder(Process):
         return [effect for request in requests for effect in self._handle(request, since)]
 
     def _check(self, message: Any) -> None:
-        if isinstance(message, SequencerOrder):
-            self.check(message, SequencerOrder)
-        elif isinstance(message, SequencerRequest):
-            self._check_request(message)
-        elif isinstance(message, SequencerHandover | SequencerReport | SequencerTestament):
-            early = message.early if isinstance(message, SequencerHandover) else message.requests
-            for request in early:
-                self._check_request(request)
-        elif isinstance(message, SequencerSeen | SequencerSettled):
-            if not 0 <= message.sender < self.n:
-                raise refusal(message, f"comes from process {message.sender}, and we know {self.n}")
-        elif not isinstance(message, SequencerAnnouncement):
-            self.check(message, SequencerOrder)
-        elif not 0 <= message.coordinator < self.n:
-            raise refusal(
-                message, f"names process {message.coordinator} as coordinator, and we know {self.n}"
-            )
+        match message:
+            case SequencerRequest():
+                self._check_request(message)
+            case SequencerHandover() | SequencerReport() | SequencerTestament():
+                early = message.early if isinstance(message, SequencerHandover) else message.requests
+                for request in early:
+                    self._check_request(request)
+            case SequencerSeen() | SequencerSettled():
+                if not 0 <= message.sender < self.n:
+                    raise refusal(message, f"comes from process {message.sender}, and we know {self.n}")
+            case SequencerAnnouncement(coordinator=named):
+                if not 0 <= named < self.n:
+                    raise refusal(message, f"names process {named} as coordinator, and we know {self.n}")
+            case _:
+                self.check(message, SequencerOrder)
 
     def _check_request(self, request: SequencerRequest) -> None:
         # It need not be addressed to us: only the rest must make sense.
@@ -441,9 +441,8 @@ class SequencerTotalOrder(Process):
         office.settled, office.settling_more = (place, place), 0
         clocks, office.settling = office.settling, {}
         self._settled(place, clocks.get(self.me, 0))
-        others = unpack(self.present & ~(1 << self.me))
-        news = [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
-        return news + self._ask(office)
+        news = [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in unpack(self.others)]
+        return [*news, *self._ask(office)]
 
     def _settled(self, place: Place, requested: int) -> None:
         if self._entrusted_until and self._entrusted_until <= place:
@@ -464,51 +463,9 @@ class SequencerTotalOrder(Process):
 
     def save(self) -> State:
         # Requests stand in order of arrival, in which a hand-over passes them on, restored or not.
-        return {
-            "role": (self._epoch, self._coordinator, self._requested),
-            "last": self._last,
-            "delivered": sorted(self._delivered.items()),
-            "held": [(order, since) for _, (order, since) in sorted(self._held.items())],
-            "ahead": list(self._ahead.values()),
-            "office": None if self._office is None else self._office.state(),
-            "kept": list(self._kept.values()),
-            "entrusted": list(self._entrusted.values()),
-            "recent": sorted((*name, place) for name, place in self._recent.items()),
-            "succession": (
-                self._unsaid,
-                self._place,
-                self._ended,
-                int(self._is_orphan),
-                self._entrusted_until,
-                int(self._is_asked),
-            ),
-            "reports": [report for _, report in sorted(self._reports.items())],
-        }
+        return super().save() | {"office": None if self._office is None else self._office.state()}
 
     def load(self, state: State) -> None:
-        epoch, coordinator, requested = state["role"]
-        held = [_Held(SequencerOrder(*order), since) for order, since in state["held"]]
-        ahead = [SequencerRequest(*fields) for fields in state["ahead"]]
-        office = None if state["office"] is None else Office.from_state(*state["office"])
-        last, delivered = state["last"], dict(state["delivered"])
-        kept = [SequencerRequest(*fields) for fields in state["kept"]]
-        entrusted = [SequencerRequest(*fields) for fields in state["entrusted"]]
-        recent = {(sender, clock): place for sender, clock, place in state["recent"]}
-        reports = [_report_from(*each) for each in state["reports"]]
-        self._unsaid, self._place, self._ended, orphan, self._entrusted_until, asked = state["succession"]
-        self._is_orphan, self._is_asked = bool(orphan), bool(asked)
-        self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
-        self._last, self._delivered, self._office, self._recent = last, delivered, office, recent
-        self._held = {entry.order.after: entry for entry in held}
-        self._ahead = {(request.sender, request.clock): request for request in ahead}
-        self._keep(kept)
-        self._entrusted = {(request.sender, request.clock): request for request in entrusted}
-        self._reports = {report.sender: report for report in reports}
-
-
-def _report_from(*fields: Any) -> SequencerReport:
-    report = SequencerReport(*fields)
-    return report._replace(
-        held=tuple(SequencerOrder(*order) for order in report.held),
-        requests=tuple(SequencerRequest(*request) for request in report.requests),
-    )
+        super().load(state)
+        self._office = None if state["office"] is None else Office().resume(state["office"])
+        self._keep(self._kept.values())

@@ -1,4 +1,5 @@
-"""What the coordinator of `sequencer` keeps, and how a successor makes it from what everybody reports.
+"""What processes and the coordinator of `sequencer` tell one another, what the coordinator keeps, and how a
+successor makes that from what everybody reports.
 
 Places. A coordinator gives every message a *place* in the order of all: a tuple of numbers, compared from
 the left, (1,), (2,), … What a message's sender had delivered, and what was delivered at any of its
@@ -13,13 +14,20 @@ that follow causally, and it is larger than those of all that precede: for a mes
 bound of v is at least the lost place of u, unless both have the same sender.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from ...core.destinations import pack, unpack
 from ...core.lanes import CLOCK_LIMIT
 from ..machine import MessageKey
-from .sequencer_messages import Place, SequencerOrder, SequencerReport, SequencerRequest, Unsettled
+from ..messages import Application, Control
+from ..snapshots import TABLE, Part, kept, records, table, valued
+
+NOBODY: MessageKey = (0, 0)
+"""Before the first message; no message has clock 0."""
+
+Place = tuple[int, ...]
+"""Where a message is in the order of all. (): before all."""
 
 EVERYWHERE: Place = (CLOCK_LIMIT,)
 """Behind every place."""
@@ -38,25 +46,173 @@ ROUNDS = 1 << 20
 earlier one inserted: nobody knows more than that this is behind the bound."""
 
 
+def _place_text(place: Place) -> str:
+    return ".".join(map(str, place)) or "none"
+
+
+class _ThroughCoordinator(Application):
+    """Whoever is or was the coordinator may put it on a link."""
+
+    via = None
+
+    def size(self) -> tuple[int, int]:
+        return 1, 0
+
+
+class SequencerRequest(_ThroughCoordinator):
+    """M(sender, clock) on its way to the coordinator."""
+
+    previous: int  # the clock of its sender's previous request, 0 if none
+    epoch: int  # how many hand-overs whoever sends this has heard of
+    payload: bytes
+    reached: Place  # of the last message that its sender had delivered
+    costs = 4 + 4
+
+
+class SequencerOrder(_ThroughCoordinator):
+    """M(sender, clock) on its way from the coordinator to one destination."""
+
+    after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
+    payload: bytes
+    place: Place
+    epoch: int = 0  # that of the coordinator who sends it
+
+
+class Unsettled(NamedTuple):
+    """A message that was ordered, and whose delivery at `missing` the coordinator has not heard of."""
+
+    place: Place
+    request: SequencerRequest
+    missing: int  # bit set
+
+
+class SequencerHandover(Control):
+    """The role, for its receiver: what the coordinator must know to go on."""
+
+    counts = "taken tails early unsettled"
+    epoch: int
+    taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
+    tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
+    early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
+    place: int  # the first number of the last place given
+    unsettled: tuple[Unsettled, ...]
+
+    def model_bytes(self) -> int:
+        told = 8 + 6 * len(self.taken) + 8 * len(self.tails) + 12 * len(self.unsettled)
+        told += sum(len(each.request.payload) for each in self.unsettled)
+        return told + _bytes_of(self.early)
+
+    def carries(self) -> tuple[Any, ...]:
+        return (*self.early, *(each.request for each in self.unsettled))
+
+
+class SequencerAnnouncement(Control):
+    """Who has the role from now on."""
+
+    epoch: int
+    coordinator: int
+    place: Place = ()  # after a round, of the last message that it has put in order anew
+    costs = 4 + 2
+
+
+class SequencerSeen(Control):
+    """Process `sender` has delivered what was ordered to it up to this place."""
+
+    place: Place
+    epoch: int
+    costs = 4 + 2
+
+    def __str__(self) -> str:
+        return f"word of {self.sender} that it has delivered up to place {_place_text(self.place)}"
+
+
+class SequencerSettled(Control):
+    """Everybody has delivered what was ordered up to this place, and with it the receiver's own requests up
+    to the clock `requested`."""
+
+    place: Place
+    requested: int
+    costs = 4 + 4
+
+    def __str__(self) -> str:
+        return f"word of {self.sender} that everybody has delivered up to place {_place_text(self.place)}"
+
+
+class SequencerReport(Control):
+    """What a process knows of the order, for the one that goes on with it when another has ended."""
+
+    counts = "delivered recent held requests"
+    ended: int  # bit set: whose end this is about
+    requested: int  # the clock of its last request
+    last: MessageKey  # the message it delivered last
+    place: Place  # of that message
+    delivered: tuple[MessageKey, ...]  # per sender the clock of its last message delivered there
+    recent: tuple[tuple[Place, int, int], ...]  # (place, sender, clock) of what not everybody may have
+    held: tuple[SequencerOrder, ...]
+    requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
+
+    def model_bytes(self) -> int:
+        known = 16 + 6 * len(self.delivered) + 10 * len(self.recent)
+        return known + _bytes_of(self.carries())
+
+    def carries(self) -> tuple[Any, ...]:
+        return (*self.held, *self.requests)
+
+
+class SequencerTestament(Control):
+    """What a process that leaves would report: others do so instead."""
+
+    counts = "recent requests"
+    recent: tuple[tuple[Place, int, int], ...]  # as in a report
+    requests: tuple[SequencerRequest, ...]
+
+    def model_bytes(self) -> int:
+        return 10 * len(self.recent) + _bytes_of(self.requests)
+
+    def carries(self) -> tuple[Any, ...]:
+        return self.requests
+
+
+def _bytes_of(messages: Iterable[SequencerRequest | SequencerOrder]) -> int:
+    return sum(8 + len(message.payload) for message in messages)
+
+
 def weight(message: SequencerRequest | SequencerOrder) -> int:
     return 1 + len(message.payload) // LONG
 
 
-class Office:
+EARLY = table(
+    lambda early: list(early.values()),
+    lambda early: {
+        (request.sender, request.previous): (request, since)
+        for request, since in ((SequencerRequest(*fields), since) for fields, since in early)
+    },
+)
+
+
+class Office(Part):
     """What only the coordinator keeps, and hands over."""
 
+    taken: dict[int, int] = kept(TABLE)  # per sender the clock of its last request in order
+    tails: dict[int, MessageKey] = kept(TABLE)  # per destination the last message ordered to it
+    early: dict[MessageKey, tuple[SequencerRequest, int]] = kept(EARLY)  # by (sender, previous clock)
+    place: int = kept()  # the first number of the last place given
+    unsettled: list[Unsettled] = kept(records(Unsettled))  # in order
+    settled: tuple[Place, Place] = kept(valued(((), ())))
+    """How far everybody is, and how far everybody was told so."""
+    settling: dict[int, int] = kept(TABLE)  # per sender the clock of its last message between those two
+    seen: dict[int, Place] = kept(TABLE)  # per process how far it has said it is
+    settling_more: int = kept()  # what the messages between those two weigh beyond their number
+    asked: int = kept()  # bit set: those who have been asked how far they are and have not said so since
+
     def __init__(self, place: int = 0) -> None:
-        self.taken: dict[int, int] = {}  # per sender the clock of its last request in order
-        self.tails: dict[int, MessageKey] = {}  # per destination the last message ordered to it
-        self.early: dict[MessageKey, tuple[SequencerRequest, int]] = {}  # by (sender, previous clock)
-        self.place = place  # the first number of the last place given
-        self.unsettled: list[Unsettled] = []  # in order
+        self._begin(0)
+        self.place = place
         self.unsettled_weight = 0
-        self.seen: dict[int, Place] = {}  # per process how far it has said it is
-        self.settled: tuple[Place, Place] = (), ()  # how far everybody is, and how far everybody was told so
-        self.settling: dict[int, int] = {}  # per sender the clock of its last message between those two
-        self.settling_more = 0  # what the messages between those two weigh beyond their number
-        self.asked = 0  # bit set: those who have been asked how far they are and have not said so since
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        self.unsettled_weight = sum(weight(each.request) for each in self.unsettled)
 
     def next_place(self) -> Place:
         self.place += 1
@@ -103,35 +259,6 @@ class Office:
         if count:
             self.unsettled = self.unsettled[count:]
         return done
-
-    def state(self) -> tuple[Any, ...]:
-        taken = sorted(self.taken.items()), sorted(self.tails.items()), list(self.early.values())
-        said = sorted(self.settling.items()), sorted(self.seen.items())
-        return *taken, self.place, self.unsettled, self.settled, *said, self.settling_more, self.asked
-
-    @classmethod
-    def from_state(
-        cls,
-        taken: Any,
-        tails: Any,
-        early: Any,
-        place: int,
-        unsettled: Any,
-        settled: Any,
-        settling: Any,
-        seen: Any,
-        settling_more: int,
-        asked: int,
-    ) -> "Office":
-        requests = [(SequencerRequest(*fields), since) for fields, since in early]
-        office = cls(place)
-        office.taken, office.tails = dict(taken), dict(tails)
-        office.early = {(request.sender, request.previous): (request, s) for request, s in requests}
-        for at, request, missing in unsettled:
-            office.keep(Unsettled(at, SequencerRequest(*request), missing))
-        office.settled, office.settling, office.seen = settled, dict(settling), dict(seen)
-        office.settling_more, office.asked = settling_more, asked
-        return office
 
 
 def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office, list[Unsettled]]:
@@ -186,7 +313,6 @@ def _known(
     reports: Mapping[int, SequencerReport],
 ) -> tuple[dict[MessageKey, SequencerRequest], dict[MessageKey, Place]]:
     """The requests that anybody has, and the places that anybody knows: whatever order the reports are in.
-
     What is held is an order, from which its request can be told but for what its sender had reached."""
     requests: dict[MessageKey, SequencerRequest] = {}
     places: dict[MessageKey, Place] = {}

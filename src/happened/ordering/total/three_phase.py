@@ -1,4 +1,14 @@
-"""Skeen's agreement on a timestamp in three phases, as both `agreed` and `causal-total` use it.
+"""Total order by agreement on a timestamp in three phases: Skeen's algorithm (in Birman & Joseph, ACM TOCS
+5(1), 1987), as both `agreed` and `causal-total` use it.
+
+Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
+Promises   total order for multicasts to arbitrary sets, oneself included: all messages have one order that
+           every process follows. 3 transmissions per destination, three hops until delivery.
+Leaves out the order in which one process sends: on links that reorder, or across overlapping groups, two
+           messages of one sender may be delivered in the other order; see causal_total.py.
+Invariant  a message's final timestamp is at least what each destination proposed for it, and every later
+           proposal of that destination is larger. So nothing that is still to come can be ordered before
+           the head of the queue once that has its final timestamp.
 
 The sender of a message offers a timestamp, each destination proposes one at least as large, the largest
 becomes final; destinations deliver in the order of (final timestamp, sender, clock).
@@ -8,10 +18,6 @@ disagree on two messages. It has three repairs here, each of them needed:
   - propose max(priority + 1, ts), so that no two proposals of one process are equal;
   - raise the priority on FINAL too, so that a later proposal is beyond every message delivered;
   - order by (timestamp, sender, clock), so that equal timestamps are no tie.
-
-Invariant  a message's final timestamp is at least what each destination proposed for it, and every later
-           proposal of that destination is larger. So nothing that is still to come can be ordered before
-           the head of the queue once that has its final timestamp.
 
 When a sender is expelled, the others decide its messages: three_phase_survival.py.
 """
@@ -23,19 +29,22 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ..facts import WireFormat
-from ..machine import Effect, Held, MessageKey
+from ...core.orders import Order
+from ..facts import Facts, MembershipChanges, WireFormat
+from ..machine import Effect, Held, MessageKey, key_of
 from ..process import Process, State, refusal
-from .three_phase_messages import (
+from ..snapshots import TABLE, by_key, kept, table
+from .three_phase_survival import (
     AgreedFinal,
     AgreedFinals,
     AgreedMessage,
     AgreedProposal,
     AgreedReport,
     AgreedSeen,
+    Finals,
     Known,
+    Survival,
 )
-from .three_phase_survival import Finals, Survival
 
 AT_LEAVE = "delivers nothing more and is not waited for to propose. What it sent is decided and delivered"
 AT_EXPULSION = "is not waited for to propose; the first one present decides what it sent, as all report"
@@ -50,6 +59,16 @@ class _Round(NamedTuple):
     dests: int
     missing: int  # who has yet to propose, bit set
     highest: int
+
+
+ROUNDS = table(
+    lambda rounds: sorted((clock, *opened) for clock, opened in rounds.items()),
+    lambda rounds: {clock: _Round(*fields) for clock, *fields in rounds},
+)
+SEEN = table(
+    lambda seen: sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in seen.items()),
+    lambda seen: {sender: (floor, frozenset(late)) for sender, floor, late in seen},
+)
 
 
 class _Entry(NamedTuple):
@@ -68,33 +87,42 @@ class _Entry(NamedTuple):
         return self.timestamp, self.message.sender, self.message.clock
 
 
-class ThreePhase(Process):
-    """Both sides of the algorithm; a protocol says when the agreement on a multicast begins.
+class AgreedTotalOrder(Process):
+    """Both sides of the algorithm; a protocol says when the agreement on a multicast begins. A process that
+    leaves still proposes for what is on its way to it; whoever has heard that it leaves does not wait for
+    that, and then does not tell it the final timestamp either. It delivers nothing more: what it told the
+    others before it left is all that they can know of its order."""
 
-    A process that leaves still proposes for what is on its way to it; whoever has heard that it leaves
-    does not wait for that, and then does not tell it the final timestamp either. It delivers nothing more:
-    what it told the others before it left is all that they can know of its order.
-    """
+    facts = Facts(
+        name="agreed",
+        description="three phases agree on a timestamp for every message",
+        paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
+        order=Order.TOTAL,
+        wire=WIRE,
+        membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
+    )
+
+    _timestamp: int = kept(within="phases")  # the textbook's `clock`
+    _priority: int = kept(within="phases")
+    _numbers: dict[int, int] = kept(TABLE, within="phases")  # per destination how many messages we sent it
+    _rounds: dict[int, _Round] = kept(ROUNDS, within="phases")  # by clock
+    _queue: dict[MessageKey, _Entry] = kept(
+        by_key(_Entry, lambda entry: key_of(entry.message), in_order=True), within="phases"
+    )
+    _seen: dict[int, tuple[int, frozenset[int]]] = kept(SEEN, within="phases")
+    """Per sender: all up to here, and these beyond."""
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._timestamp = 0  # the textbook's `clock`
-        self._priority = 0
-        self._numbers: dict[int, int] = {}  # per destination how many messages we sent it
-        self._rounds: dict[int, _Round] = {}  # by clock
-        self._queue: dict[MessageKey, _Entry] = {}
         self._heap: list[tuple[int, int, int]] = []  # places; those no entry has any more are skipped
-        self._seen: dict[int, tuple[int, frozenset[int]]] = {}  # per sender: all up to here, and these beyond
         self._survival = Survival(me)
 
     @property
     def queued(self) -> int:
         return len(self._rounds)
 
-    @property
-    def settled(self) -> bool:
-        """Whether every message of ours has its final timestamp."""
-        return not self._rounds
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        return list(self.begin(clock, dests, payload))
 
     def begin(self, clock: int, dests: int, payload: bytes) -> Iterator[Effect]:
         me = self.me
@@ -137,7 +165,12 @@ class ThreePhase(Process):
     def _check(self, message: Any) -> None:
         match message:
             case AgreedProposal():
-                self._check_proposal(message)
+                if message.sender != self.me:
+                    why = f"is not ours, and process {message.by} proposes us a timestamp for it"
+                    raise refusal(message, why)
+                if message.clock > self.clock:
+                    raise refusal(message, "was never sent")
+                _check_timestamp(message)
             case AgreedFinal():
                 self._check_final(message)
             case AgreedFinals():
@@ -152,13 +185,6 @@ class ThreePhase(Process):
                 if message.sender == self.me or message.number < 1:
                     raise refusal(message, "is our own, or does not say which of its sender's it is")
                 _check_timestamp(message)
-
-    def _check_proposal(self, message: AgreedProposal) -> None:
-        if message.sender != self.me:
-            raise refusal(message, f"is not ours, and process {message.by} proposes us a timestamp for it")
-        if message.clock > self.clock:
-            raise refusal(message, "was never sent")
-        _check_timestamp(message)
 
     def _check_final(self, message: AgreedFinal) -> None:
         entry = self._queue.get((message.sender, message.clock))
@@ -262,8 +288,7 @@ class ThreePhase(Process):
             return  # it was for somebody who has left
         self._timestamp = max(self._timestamp, highest)
         final = AgreedFinal(self.me, clock, highest)
-        for d in unpack(dests & ~(1 << self.me)):
-            yield Send(d, final)
+        yield from self.to_each(final, dests & ~(1 << self.me))
         if dests >> self.me & 1:
             yield from self._settle(final)
 
@@ -280,8 +305,7 @@ class ThreePhase(Process):
         yield from self._deliver_settled()
         if to := self._survival.say() & self.present:
             seen = AgreedSeen(self.me, self._heap[0][0] if self._heap else self._priority + 1)
-            for d in unpack(to):
-                yield Send(d, seen)
+            yield from self.to_each(seen, to)
 
     def _deliver_settled(self) -> Iterator[Effect]:
         while self._heap:
@@ -313,27 +337,13 @@ class ThreePhase(Process):
         return held
 
     def save(self) -> State:
-        phases = (
-            self._timestamp,
-            self._priority,
-            sorted(self._numbers.items()),
-            sorted((clock, *opened) for clock, opened in self._rounds.items()),
-            [entry for _, entry in sorted(self._queue.items())],
-            sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in self._seen.items()),
-        )
-        return {"phases": phases} | self._survival.state()
+        return super().save() | self._survival.save()
 
     def load(self, state: State) -> None:
-        timestamp, priority, numbers, rounds, queue, seen = state["phases"]
-        entries = [_Entry(AgreedMessage(*message), *fields) for message, *fields in queue]
-        open_rounds = {clock: _Round(*fields) for clock, *fields in rounds}
-        beyond = {sender: (floor, frozenset(late)) for sender, floor, late in seen}
-        survival = Survival.from_state(self.me, state)
-        self._numbers = dict(numbers)
-        self._timestamp, self._priority, self._rounds, self._seen = timestamp, priority, open_rounds, beyond
-        self._queue = {(entry.message.sender, entry.message.clock): entry for entry in entries}
-        self._heap = sorted(entry.place for entry in entries)
-        self._survival = survival
+        super().load(state)
+        self._heap = sorted(entry.place for entry in self._queue.values())
+        self._survival = Survival(self.me)
+        self._survival.load(state)
 
 
 def _check_timestamp(message: Any) -> None:

@@ -1,4 +1,5 @@
-"""What `agreed` and `causal-total` keep in case that a sender is expelled, and who decides its messages then.
+"""What processes of `agreed` and `causal-total` tell one another, what they keep in case that a sender is
+expelled, and who decides its messages then.
 
 A sender that stops may have told the final timestamp of a message to some of its destinations only. So who
 hears a final timestamp keeps it until all other destinations have delivered the message: each says now and
@@ -15,11 +16,88 @@ If the one that decides goes, everybody reports anew to the next, with what it h
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
+from typing import NamedTuple
 
 from ...core.destinations import unpack
-from ..machine import MessageKey
-from ..process import State
-from .three_phase_messages import AgreedReport, Known
+from ..machine import MessageKey, key_of
+from ..messages import Application, Control, field
+from ..snapshots import TABLE, Keeper, by_key, kept
+
+
+class AgreedMessage(Application):
+    """Phase 1, REVISE_TS: the message with its sender's timestamp."""
+
+    number: int  # 1, 2, … among the messages of this sender to this destination
+    timestamp: int
+    payload: bytes
+    costs = 4 + 4
+
+    def size(self) -> tuple[int, int]:
+        return 1, 0
+
+
+class AgreedProposal(Control):
+    """Phase 2, PROPOSED_TS: the timestamp that process `by` proposes for M(sender, clock)."""
+
+    clock: int
+    by: int
+    timestamp: int
+    via = field("by")
+    costs = 4 + 2
+    says = "PROPOSED_TS({0.by},{0.sender},{0.clock},{0.timestamp})"
+
+
+class AgreedFinal(Control):
+    """Phase 3, FINAL_TS: the timestamp of M(sender, clock)."""
+
+    clock: int
+    timestamp: int
+    via = field("sender")
+    costs = 4
+    says = "FINAL_TS({0.sender},{0.clock},{0.timestamp})"
+
+
+class AgreedSeen(Control):
+    """Process `sender` has delivered all that it ever will before this timestamp."""
+
+    timestamp: int
+    via = field("sender")
+    costs = 4
+    says = "word of {0.sender} that it delivers nothing more before timestamp {0.timestamp}"
+
+
+class Known(NamedTuple):
+    """What a process knows of the timestamp of M(sender, clock): the final one, or what it has proposed."""
+
+    sender: int
+    clock: int
+    dests: int  # bit set
+    timestamp: int
+    is_final: bool
+
+
+class AgreedReport(Control):
+    """What process `sender` knows of the messages of those who were expelled."""
+
+    counts = "known"
+    ended: int  # bit set: those of whom it gets nothing more
+    known: tuple[Known, ...]
+    via = field("sender")
+
+    def model_bytes(self) -> int:
+        return 4 + 10 * len(self.known)
+
+
+class AgreedFinals(Control):
+    """Phase 3 of messages of others: what process `sender` has decided in the place of one who was expelled,
+    or knows and passes on before it leaves."""
+
+    counts = "finals"
+    entry_bytes = 10
+    finals: tuple[tuple[int, int, int], ...]  # (sender, clock, timestamp) of messages of others
+    via = field("sender")
+
 
 SEEN_EVERY = 32
 """After so many deliveries of what others keep, a process says how far it is."""
@@ -28,18 +106,23 @@ Finals = dict[int, list[tuple[int, int, int]]]
 """Per process, (sender, clock, timestamp) of each message whose final timestamp it must be told."""
 
 
-class Survival:
+class Survival(Keeper):
     """The final timestamps of messages of others that somebody may lack, and what becomes of the expelled."""
+
+    finals: dict[MessageKey, Known] = kept(by_key(Known, key_of, in_order=True), within="finals")
+    seen: dict[int, int] = kept(TABLE, within="finals")
+    """Per process the timestamp before which it has delivered everything."""
+    unsaid: int = kept(within="finals")  # deliveries since we said how far we are
+    unsaid_to: int = kept(within="finals")  # bit set: whom those concern
+    expelled: int = kept(within="expelled")  # bit set: those whose messages somebody may not have decided
+    ended: int = kept(within="expelled")  # bit set: those of whom nothing more comes
+    reports: dict[int, AgreedReport] = kept(
+        by_key(AgreedReport, attrgetter("sender"), in_order=True), within="expelled"
+    )  # to us, as the first one present
 
     def __init__(self, me: int) -> None:
         self.me = me
-        self.finals: dict[MessageKey, Known] = {}
-        self.seen: dict[int, int] = {}  # per process the timestamp before which it has delivered everything
-        self.unsaid = 0  # deliveries since we said how far we are
-        self.unsaid_to = 0  # bit set: whom those concern
-        self.expelled = 0  # bit set: those expelled whose messages somebody may not have decided
-        self.ended = 0  # bit set: those of whom nothing more comes
-        self.reports: dict[int, AgreedReport] = {}  # to us, as the first one present
+        self._begin(0)
 
     def others(self, known: Known) -> int:
         """The destinations of a message who may need its final timestamp from us, or from whom we need it."""
@@ -47,7 +130,7 @@ class Survival:
 
     def keep(self, known: Known, gone: int) -> None:
         if self.others(known) & ~gone:
-            self.finals[known.name] = known
+            self.finals[key_of(known)] = known
 
     def delivered(self, known: Known) -> None:
         if others := self.others(known):
@@ -86,7 +169,7 @@ class Survival:
         found: Finals = {}
         for known in self.finals.values():
             for d in unpack(self.others(known) & ~gone):
-                found.setdefault(d, []).append((*known.name, known.timestamp))
+                found.setdefault(d, []).append((*key_of(known), known.timestamp))
         return found
 
     def note_report(self, report: AgreedReport) -> None:
@@ -101,37 +184,16 @@ class Survival:
         found: Finals = {}
         for process, report in current.items():
             for known in report.known:
-                if not known.is_final and known.name in decided and present >> process & 1:
-                    found.setdefault(process, []).append((*known.name, decided[known.name]))
+                if not known.is_final and key_of(known) in decided and present >> process & 1:
+                    found.setdefault(process, []).append((*key_of(known), decided[key_of(known)]))
             known_now = (
-                known._replace(timestamp=decided[known.name], is_final=True)
-                if known.name in decided
+                known._replace(timestamp=decided[key_of(known)], is_final=True)
+                if key_of(known) in decided
                 else known
                 for known in report.known
             )
             self.reports[process] = report._replace(known=tuple(known_now))
         return found
-
-    def state(self) -> State:
-        finals = [known for _, known in sorted(self.finals.items())]
-        reports = [report for _, report in sorted(self.reports.items())]
-        return {
-            "finals": (finals, sorted(self.seen.items()), self.unsaid, self.unsaid_to),
-            "expelled": (self.expelled, self.ended, reports),
-        }
-
-    @classmethod
-    def from_state(cls, me: int, state: State) -> "Survival":
-        survival = cls(me)
-        finals, seen, survival.unsaid, survival.unsaid_to = state["finals"]
-        survival.expelled, survival.ended, reports = state["expelled"]
-        kept = [Known(*fields) for fields in finals]
-        survival.finals, survival.seen = {known.name: known for known in kept}, dict(seen)
-        survival.reports = {
-            sender: AgreedReport(sender, ended, tuple(Known(*fields) for fields in known))
-            for sender, ended, known in reports
-        }
-        return survival
 
 
 def decide(reports: Mapping[int, AgreedReport], present: int) -> dict[MessageKey, int]:
@@ -140,7 +202,7 @@ def decide(reports: Mapping[int, AgreedReport], present: int) -> dict[MessageKey
     every: dict[MessageKey, list[Known]] = {}
     for report in reports.values():
         for known in report.known:
-            every.setdefault(known.name, []).append(known)
+            every.setdefault(key_of(known), []).append(known)
     return {
         name: max(k.timestamp for k in told)  # the final one, if anybody knows it: no proposal was larger
         for name, told in sorted(every.items())
