@@ -30,7 +30,7 @@ FACTS = Facts(
     description="carries nothing: each message waits for the acknowledgement of its sender's previous one",
     paper="Mattern & Fünfrocken, LNCS 938, 1995",
     order=Order.CAUSAL,
-    wire=WireFormat(30, "happened.wire.acknowledged"),
+    wire=WireFormat(30, "happened.wire.causal:ACKNOWLEDGED"),
     assumes=Assumptions(casts=frozenset({UNICAST})),
     waits=Waits(at_sender=True),
     membership=MembershipChanges(

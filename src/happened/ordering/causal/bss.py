@@ -26,7 +26,7 @@ FACTS = Facts(
     order=Order.CAUSAL,
     description="broadcast to a fixed group: one vector clock",
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
-    wire=WireFormat(14, "happened.wire.bss"),
+    wire=WireFormat(14, "happened.wire.causal:BSS"),
     assumes=Assumptions(casts=frozenset({BROADCAST})),
     membership=MembershipChanges(joins=False),
     waits=Waits(only_for_past=True),

@@ -42,7 +42,7 @@ FACTS = Facts(
     order=Order.CAUSAL,
     description="multicast in fixed, overlapping groups (option `groups`): a vector per group",
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
-    wire=WireFormat(15, "happened.wire.bss_groups"),
+    wire=WireFormat(15, "happened.wire.causal:BSS_GROUPS"),
     options=(Option("groups", "the members of each group; by default, one group of everybody", Names.SETS),),
     assumes=Assumptions(casts=frozenset({BROADCAST, MULTICAST}), fixed_groups=True),
     membership=MembershipChanges(joins=False),

@@ -31,7 +31,7 @@ FACTS = Facts(
     description="carries the messages of its causal past, and never holds one back",
     paper="Birman & Joseph, ACM TOCS 5(1), 1987",
     order=Order.CAUSAL,
-    wire=WireFormat(31, "happened.wire.cbcast"),
+    wire=WireFormat(31, "happened.wire.causal:CBCAST"),
     copies=CopyTravel(common_frame=True, carries_payloads=True),
 )
 

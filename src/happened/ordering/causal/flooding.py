@@ -37,7 +37,7 @@ FACTS = Facts(
     paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
     order=Order.CAUSAL,
     options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
-    wire=WireFormat(34, "happened.wire.flooding"),
+    wire=WireFormat(34, "happened.wire.causal:FLOODING"),
     assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
     copies=CopyTravel(relays=Relays.EVERYBODY, common_frame=True),
     membership=MembershipChanges(

@@ -34,7 +34,7 @@ FACTS = Facts(
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     options=OPTIONS,
-    wire=WireFormat(60, "happened.wire.histories"),
+    wire=WireFormat(60, "happened.wire.causal:HISTORIES"),
     membership=MembershipChanges(expels_one=True, recycles=True),
     waits=Waits(only_for_past=True),
     assumes=Assumptions(most_processes=MANY_PROCESSES),

@@ -51,7 +51,7 @@ FACTS = Facts(
     paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
     order=Order.CAUSAL,
     options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
-    wire=WireFormat(33, "happened.wire.phased"),
+    wire=WireFormat(33, "happened.wire.causal:PHASED"),
     assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
     waits=Waits(names_missing=False),
     membership=MembershipChanges(

@@ -30,7 +30,7 @@ FACTS = Facts(
     description="one entry; broadcasts must be serialized (a token, a lock): others are refused",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
     order=Order.CAUSAL,
-    wire=WireFormat(18, "happened.wire.serialized_broadcast"),
+    wire=WireFormat(18, "happened.wire.causal:SERIALIZED_BROADCAST"),
     assumes=Assumptions(casts=frozenset({BROADCAST}), serialized=True),
     waits=Waits(only_for_past=True),
     membership=MembershipChanges(joins=False, expulsions=False, at_expulsion=NO_EXPULSION),

@@ -29,7 +29,7 @@ FACTS = Facts(
     description="an entry per destination; sends must be serialized (a token, a lock): others are refused",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
     order=Order.CAUSAL,
-    wire=WireFormat(19, "happened.wire.serialized_multicast"),
+    wire=WireFormat(19, "happened.wire.causal:SERIALIZED_MULTICAST"),
     waits=Waits(only_for_past=True),
     assumes=Assumptions(serialized=True),
     membership=MembershipChanges(expulsions=False, at_expulsion=NO_EXPULSION),

@@ -50,7 +50,7 @@ FACTS = Facts(
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     options=OPTIONS,
-    wire=WireFormat(61, "happened.wire.topological"),
+    wire=WireFormat(61, "happened.wire.causal:TOPOLOGICAL"),
     membership=MembershipChanges(expels_one=True, recycles=True),
     copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
     waits=Waits(

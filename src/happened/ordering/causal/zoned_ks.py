@@ -58,7 +58,7 @@ FACTS = Facts(
     paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     options=(PLACE,),
-    wire=WireFormat(70, "happened.wire.zoned_ks"),
+    wire=WireFormat(70, "happened.wire.causal:ZONED_KS"),
     copies=CopyTravel(relays=Relays.ROUTERS),
     waits=Waits(
         names_missing=False,  # but the hops that bring them

@@ -24,7 +24,7 @@ FACTS = Facts(
     paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
     order=Order.NONE,
     options=(Option("most", "how many labels there may be"),),
-    wire=WireFormat(71, "happened.wire.incomplete"),
+    wire=WireFormat(71, "happened.wire.causal:INCOMPLETE"),
     qualifier=Qualifier(
         keyword="label", usual="", promise="causal among the messages of each label, by chains of that label"
     ),

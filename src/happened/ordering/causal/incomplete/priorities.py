@@ -25,7 +25,7 @@ FACTS = Facts(
     description="a message waits for earlier ones of its own or a higher priority, and for no other",
     paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
     order=Order.NONE,
-    wire=WireFormat(71, "happened.wire.incomplete"),
+    wire=WireFormat(71, "happened.wire.causal:INCOMPLETE"),
     qualifier=Qualifier(
         keyword="priority", usual=0, promise="causal, but that a message waits for none of a lower priority"
     ),

@@ -1,0 +1,301 @@
+"""The codecs of the causal and incomplete orders, but for `ks`: the fields of their messages, in order.
+
+A field that is written in a way of its own has it above its codec.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from ..core.destinations import pack, unpack
+from ..core.errors import RemoteProtocolError
+from ..core.lanes import CLOCK_LIMIT, lanes
+from ..ordering.causal.acknowledged import AcknowledgedMessage, Acknowledgement
+from ..ordering.causal.bss import BssMessage
+from ..ordering.causal.bss_groups import GroupsMessage
+from ..ordering.causal.cbcast import CbcastAcknowledgement, CbcastMessage, PastMessage
+from ..ordering.causal.chain_two import ChainTwoMessage
+from ..ordering.causal.flooding import FloodingMessage
+from ..ordering.causal.histories import HistoryMessage
+from ..ordering.causal.hop_message import HopMessage
+from ..ordering.causal.incomplete.labelled import LABEL_BYTES, LabelledMessage
+from ..ordering.causal.incomplete.managed import PRIORITIES, ManagedMessage, Preceding
+from ..ordering.causal.kim import KimMessage
+from ..ordering.causal.link_chain import NOTHING
+from ..ordering.causal.phased import PhasedMessage, Resynchronisation
+from ..ordering.causal.prs import PrsMessage
+from ..ordering.causal.pruning import PruningMessage
+from ..ordering.causal.psync import PsyncMessage
+from ..ordering.causal.rst import RstMessage
+from ..ordering.causal.serialized_broadcast import SerializedBroadcast
+from ..ordering.causal.serialized_multicast import SerializedMulticast
+from ..ordering.causal.ses import SesMessage
+from ..ordering.causal.zoned_ks import ZonedMessage
+from ..ordering.facts import FEW_PROCESSES, MANY_PROCESSES
+from .envelope import Codec, Field, Kind
+from .fields import (
+    ANYBODY,
+    BYTES,
+    CLOCK,
+    COLUMNS,
+    PROCESS,
+    SET,
+    VECTOR,
+    behind,
+    by_process,
+    each,
+    entries,
+    number,
+    read_below,
+    record,
+    write_below,
+)
+from .primitives import Reader, unzigzag, write_number, write_set, zigzag
+from .rows import check_rows, read_entries, read_rows, rows_of, write_entries, write_rows
+
+BSS = Codec(Kind(BssMessage, past=VECTOR))
+KIM = Codec(Kind(KimMessage, direct=VECTOR))
+PRS = Codec(Kind(PrsMessage, before=COLUMNS))
+RST = Codec(Kind(RstMessage, sent=COLUMNS))
+FLOODING = Codec(Kind(FloodingMessage, relay=PROCESS))
+HISTORIES = Codec(Kind(HistoryMessage, entries=entries("clock")))
+TOPOLOGICAL = Codec(
+    Kind(
+        HopMessage,
+        {"relay": PROCESS, "hop": CLOCK, "next": SET, "watching": SET},
+        entries=entries("hop"),
+    )
+)
+ZONED_KS = Codec(Kind(ZonedMessage, {"relay": PROCESS}, hop=FEW_PROCESSES))
+"""The log of a hop may be as large as the square of the members of its zone, so these are few."""
+
+
+def _only_destination(_: Reader, about: Any) -> int:
+    if about.dests.bit_count() != 1:
+        name = f"M({about.sender}, {about.clock})"
+        raise RemoteProtocolError(f"{name} has several destinations in a unicast protocol")
+    destination: int = about.dests.bit_length() - 1
+    return destination
+
+
+ACKNOWLEDGED = Codec(
+    Kind(AcknowledgedMessage, receiver=Field(lambda *_: None, _only_destination)),
+    Kind(Acknowledgement),
+)
+
+
+def _write_groups(out: bytearray, group: int, about: Any) -> None:
+    """How many groups there are, and which one the message is for."""
+    write_number(out, len(about.pasts))
+    write_number(out, group)
+
+
+def _read_group(reader: Reader, about: Any) -> int:
+    about.groups = reader.number(reader.left + 1)  # a vector takes a byte at least
+    return reader.number(about.groups)
+
+
+def _write_pasts(out: bytearray, pasts: tuple[int, ...], about: Any) -> None:
+    for past in pasts:
+        VECTOR.write(out, past, about)
+
+
+BSS_GROUPS = Codec(
+    Kind(
+        GroupsMessage,
+        group=Field(_write_groups, _read_group),
+        pasts=Field(_write_pasts, lambda r, about: tuple(VECTOR.read(r, about) for _ in range(about.groups))),
+    )
+)
+
+
+def _carried(values: list[Any]) -> PastMessage:
+    message = PastMessage(*values)
+    if not message.clock or not message.dests:
+        name = f"M({message.sender}, {message.clock})"
+        raise RemoteProtocolError(f"a carried {name} lacks a clock or a destination")
+    return message
+
+
+CBCAST = Codec(
+    Kind(
+        CbcastMessage,
+        stable=each(CLOCK, lambda _, about: int(about.n)),
+        past=each(record(PROCESS, CLOCK, SET, BYTES, make=_carried)),
+    ),
+    Kind(CbcastAcknowledgement, by=ANYBODY),
+)
+
+
+def _check_copy(about: Any) -> None:
+    if not about.dests >> about.receiver & 1:
+        name = f"M({about.sender}, {about.clock})"
+        raise RemoteProtocolError(f"{name} is a copy for process {about.receiver}, not a destination")
+
+
+CHAIN_TWO = Codec(Kind(ChainTwoMessage, {"receiver": PROCESS}, sent=VECTOR, due=VECTOR, check=_check_copy))
+
+
+MAX_GROUPS = 1 << 16
+GROUP = number(lambda _: MAX_GROUPS)
+
+
+def _check_phases(about: Any) -> None:
+    if about.group >= len(about.phases) or about.previous >= about.phases[about.group]:
+        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) has no phase in its own group")
+
+
+def _read_phase(reader: Reader, about: Any) -> int:
+    phase: int = about.previous + 1 + reader.number(CLOCK_LIMIT)
+    if phase >= CLOCK_LIMIT:
+        raise RemoteProtocolError(f"a resynchronisation has phase {phase}")
+    return phase
+
+
+PHASED = Codec(
+    Kind(
+        PhasedMessage,
+        {"group": GROUP},
+        previous=CLOCK,
+        phases=each(CLOCK, lambda r, _: min(MAX_GROUPS, r.left)),
+        check=_check_phases,
+    ),
+    Kind(
+        Resynchronisation,
+        {"group": GROUP},
+        previous=CLOCK,
+        phase=Field(lambda out, phase, m: write_number(out, phase - m.previous - 1), _read_phase),
+    ),
+)
+
+
+@lru_cache(maxsize=1)
+def _encoded_ci(ci: tuple[Any, ...], clock: int, n: int) -> bytes:
+    """CI is the same for every destination of a multicast."""
+    out = bytearray()
+    write_rows(out, rows_of(ci), clock, n)
+    return bytes(out)
+
+
+def _write_ci(out: bytearray, ci: tuple[Any, ...], about: Any) -> None:
+    out += _encoded_ci(ci, about.clock, about.n)
+
+
+def _read_ci(reader: Reader, about: Any) -> tuple[Any, ...]:
+    sender, clock, n = about.sender, about.clock, about.n
+    rows = read_rows(reader, clock, n)
+    if not about.dests >> about.receiver & 1 or (sender in rows and rows[sender][0][0] >= clock):
+        raise RemoteProtocolError(f"M({sender}, {clock}) is not for its receiver, or not its sender's last")
+    check_rows(rows, about.dests, n)  # its own entry is not among them: no row is excepted
+    return tuple((s, t, members) for s, row in rows.items() for t, members in reversed(row))
+
+
+def _write_dc(out: bytearray, dc: tuple[Any, ...], about: Any) -> None:
+    """Each pair's clock behind the newest of its sender in CI, where that stays even if its set is empty."""
+    newest = {s: t for s, t, _ in about.ci}
+    write_set(out, pack(s for s, _ in dc), about.n)
+    for s, t in dc:
+        write_number(out, newest[s] - t)
+
+
+def _read_dc(reader: Reader, about: Any) -> tuple[Any, ...]:
+    newest = {s: t for s, t, _ in about.ci}
+    dc = tuple((s, newest[s] - reader.number() if s in newest else 0) for s in unpack(reader.set(about.n)))
+    if any(clock <= 0 for _, clock in dc):
+        name = f"M({about.sender}, {about.clock})"
+        raise RemoteProtocolError(f"{name} waits for a message its sender cannot know")
+    return dc
+
+
+PRUNING = Codec(
+    Kind(PruningMessage, {"receiver": PROCESS}, ci=Field(_write_ci, _read_ci), dc=Field(_write_dc, _read_dc))
+)
+
+
+def _check_context(about: Any) -> None:
+    if not all(0 < clock < CLOCK_LIMIT for _, clock in about.context):
+        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) follows a message without a clock")
+
+
+_around = Field(
+    lambda out, clock, about: write_number(out, zigzag(about.clock - clock)),
+    lambda r, about: about.clock - unzigzag(r.number()),
+)
+PSYNC = Codec(Kind(PsyncMessage, context=by_process(_around), check=_check_context))
+
+
+def _write_broadcast_before(out: bytearray, after: tuple[int, int], about: Any) -> None:
+    """How far its clock is behind, and whose it was; lag 0 and no sender: there was none."""
+    clock, sender = after
+    write_number(out, about.clock - clock if clock else 0)
+    if clock:
+        write_number(out, sender)
+
+
+def _read_broadcast_before(reader: Reader, about: Any) -> tuple[int, int]:
+    lag = reader.number(about.clock)
+    return (about.clock - lag, reader.number(about.n)) if lag else NOTHING
+
+
+SERIALIZED_BROADCAST = Codec(
+    Kind(SerializedBroadcast, after=Field(_write_broadcast_before, _read_broadcast_before))
+)
+
+_beyond_one = Field(  # a clock: how far it is behind beyond one
+    lambda out, clock, about: write_number(out, about.clock - clock - 1),
+    lambda r, about: about.clock - 1 - r.number(about.clock - 1),
+)
+SERIALIZED_MULTICAST = Codec(Kind(SerializedMulticast, latest=by_process(record(_beyond_one, PROCESS))))
+
+
+def _read_time(reader: Reader, about: Any) -> int:
+    time: int = VECTOR.read(reader, about)
+    if lanes(about.n).get(time, about.sender) != about.clock:
+        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) was sent at another time of its sender")
+    return time
+
+
+_below_time = Field(
+    lambda out, time, about: write_below(out, time, about.n, about.time),
+    lambda r, about: read_below(r, about.n, about.time),
+)
+SES = Codec(Kind(SesMessage, time=Field(VECTOR.write, _read_time), pairs=by_process(_below_time)))
+
+
+def _read_label(reader: Reader, _: Any) -> str:
+    text = reader.take(reader.number(LABEL_BYTES + 1))
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"a label is not text in UTF-8: {text!r:.50}") from error
+
+
+def _write_causes(out: bytearray, causes: tuple[Preceding, ...], about: Any) -> None:
+    """Entries; then 0, or 1 and the priority of each entry. 0 where all have the message's."""
+    write_entries(out, [cause.entry for cause in causes], about.clock, about.n)
+    several = any(cause.priority != about.priority for cause in causes)
+    out.append(several)
+    for cause in causes if several else ():
+        PRIORITY.write(out, cause.priority, about)
+
+
+def _read_causes(reader: Reader, about: Any) -> tuple[Preceding, ...]:
+    found = read_entries(reader, about.clock, about.n)
+    several = reader.byte()
+    return tuple(
+        Preceding(*entry, PRIORITY.read(reader, about) if several else about.priority) for entry in found
+    )
+
+
+LABEL = Field(lambda out, label, about: BYTES.write(out, label.encode(), about), _read_label)
+PRIORITY = Field(
+    lambda out, priority, _: write_number(out, zigzag(priority)),
+    lambda r, _: unzigzag(r.number(PRIORITIES)),
+)
+INCOMPLETE = Codec(
+    Kind(LabelledMessage, {"label": LABEL}, hop=MANY_PROCESSES),
+    Kind(
+        ManagedMessage,
+        {"priority": PRIORITY, "previous": behind(lambda about: about.clock + 1)},
+        causes=Field(_write_causes, _read_causes),
+    ),
+)
