@@ -6,8 +6,8 @@ reads its length, as the sender says it. Decoding hostile bytes raises RemotePro
 in time and memory linear in the bytes given, but for a bound of its own (and, for the log of a message, in
 the square of the number of processes it declares): sets may come to `primitives.EXPANDED` bytes a frame.
 
-A codec is what a protocol's facts name (`Facts.wire`), a module or, as `module:attribute`, an object of it. It is
-declared (envelope.py) or written by hand, and has
+A codec is what a protocol's facts name (`Facts.wire`), a module or, as `module:attribute`, an object in it:
+declared (envelope.py) or written by hand. It has
 
     MESSAGES                             the types it encodes
     encode(messages of one multicast)    their address and control information

@@ -108,19 +108,26 @@ BSS_GROUPS = Codec(
 )
 
 
-def _carried(values: list[Any]) -> PastMessage:
-    message = PastMessage(*values)
-    if not message.clock or not message.dests:
-        name = f"M({message.sender}, {message.clock})"
-        raise RemoteProtocolError(f"a carried {name} lacks a clock or a destination")
-    return message
+def _write_carried(out: bytearray, carried: PastMessage, about: Any) -> None:
+    write_number(out, carried.sender)
+    write_number(out, carried.clock)
+    write_set(out, carried.dests, about.n)
+    write_number(out, len(carried.payload))
+    out += carried.payload
+
+
+def _read_carried(reader: Reader, about: Any) -> PastMessage:
+    sender, clock, dests = reader.number(about.n), reader.number(CLOCK_LIMIT), reader.set(about.n)
+    if not clock or not dests:
+        raise RemoteProtocolError(f"a carried M({sender}, {clock}) lacks a clock or a destination")
+    return PastMessage(sender, clock, dests, reader.take(reader.number(reader.left + 1)))
 
 
 CBCAST = Codec(
     Kind(
         CbcastMessage,
         stable=each(CLOCK, lambda _, about: int(about.n)),
-        past=each(record(PROCESS, CLOCK, SET, BYTES, make=_carried)),
+        past=each(Field(_write_carried, _read_carried)),
     ),
     Kind(CbcastAcknowledgement, by=ANYBODY),
 )
@@ -136,7 +143,7 @@ CHAIN_TWO = Codec(Kind(ChainTwoMessage, {"receiver": PROCESS}, sent=VECTOR, due=
 
 
 MAX_GROUPS = 1 << 16
-GROUP = number(lambda _: MAX_GROUPS)
+GROUP = number(lambda r, _: r.number(MAX_GROUPS))
 
 
 def _check_phases(about: Any) -> None:

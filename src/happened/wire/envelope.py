@@ -3,8 +3,8 @@
     kind  n  sender  clock  dests  …    an application message; its payload is the end of the frame
     kind  sender  clock  …              a control message, about M(sender, clock) or, with clock 0, about none
 
-Kinds are numbered from 0 within a protocol. The address goes on with what else tells messages apart, and after
-it comes the control information; both are fields (fields.py) in the order in which they are declared.
+Kinds are numbered from 0 within a protocol. What follows is the rest of the address and then the control
+information: fields (fields.py), in the order in which they are declared.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
+from ..core.tuples import new
 from ..ordering.messages import Control
 from . import ks
 from .primitives import Encoded, Reader, write_number, write_set
 
 
 class Field(NamedTuple):
-    """How one field is written and read. `about` is its message; while that is being read, it has what was read
-    by then, and `most`, the largest number of processes that there may be."""
+    """How one field is written and read. `about` is its message; while that is being read, it has what was
+    read by then, and `most`, the largest number of processes that there may be."""
 
     write: Callable[[bytearray, Any, Any], None]  # the value; about
     read: Callable[[Reader, Any], Any]  # about
@@ -33,8 +34,8 @@ Fields = Mapping[str, Field]
 class Kind:
     """One kind of message: its class, what its address has beyond the usual, and its control information.
 
-    `check` raises if fields contradict one another. `hop` is given for a message that ends in one of `ks`, its
-    hop, which has the payload: the most processes that this one may know of.
+    `check` raises if fields contradict one another. A message that ends in one of `ks`, which has the payload,
+    gives as `hop` how many processes that one may know of.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class Kind:
     ) -> None:
         self.made: Any = made
         self.number = 0  # its codec assigns it
-        self._address, self._control = address, control
+        self._fields = (*address.items(), *control.items())
+        self._address_fields = len(address)
         self._check, self._hop = check, hop
         self._is_control = issubclass(made, Control)
         self._values = itemgetter(*self.made._fields)
@@ -58,9 +60,8 @@ class Kind:
         if not self._hop:
             return encoded
         hops = ks.encode([message.hop for message in messages])
-        return [
-            Encoded(a.address + b.address, a.control + b.control) for a, b in zip(encoded, hops, strict=True)
-        ]
+        both = zip(encoded, hops, strict=True)
+        return [Encoded(own.address + hop.address, own.control + hop.control) for own, hop in both]
 
     def _encode(self, message: Any) -> Encoded:
         address = bytearray((self.number,))
@@ -70,9 +71,9 @@ class Kind:
         else:
             _write_address(address, message)
         control = bytearray()
-        for out, fields in ((address, self._address), (control, self._control)):
-            for name, field in fields.items():
-                field.write(out, getattr(message, name), message)
+        for place, (name, field) in enumerate(self._fields):
+            out = address if place < self._address_fields else control
+            field.write(out, getattr(message, name), message)
         return Encoded(bytes(address), bytes(control))
 
     def decode(self, reader: Reader, max_processes: int) -> Any:
@@ -85,10 +86,9 @@ class Kind:
                 what = f"{self.made.__name__} of process {about.sender}"
                 raise RemoteProtocolError(f"a {what} has clock {about.clock}; it names no message")
         else:
-            found.update(read_address(reader, max_processes)._asdict())
-        for fields in (self._address, self._control):
-            for name, field in fields.items():
-                found[name] = field.read(reader, about)
+            about.sender, about.clock, about.n, about.dests = read_address(reader, max_processes)
+        for name, field in self._fields:
+            found[name] = field.read(reader, about)
         if self._check is not None:
             self._check(about)
         if self._hop:
@@ -97,7 +97,7 @@ class Kind:
             about.payload = reader.take(reader.left)
         elif reader.left:
             raise RemoteProtocolError(f"{reader.left} bytes follow the end of a control message")
-        return self.made._make(self._values(found))
+        return new(self.made, self._values(found))
 
 
 class Codec:
@@ -138,11 +138,11 @@ def read_address(reader: Reader, max_processes: int) -> Address:
     sender, clock, dests = reader.number(n), reader.number(CLOCK_LIMIT), reader.set(n)
     if not clock or not dests:
         raise RemoteProtocolError(f"M({sender}, {clock}) lacks a clock or a destination")
-    return Address(sender, clock, n, dests)
+    return new(Address, (sender, clock, n, dests))
 
 
 def encode_alike(messages: Iterable[Any], write_control: Callable[[bytearray, Any], None]) -> list[Encoded]:
-    """The parts of one multicast's messages, for a codec that is written by hand and has one kind of message."""
+    """The parts of one multicast's messages, for a codec by hand that has one kind of message."""
 
     def encode(message: Any) -> Encoded:
         address, control = bytearray(1), bytearray()

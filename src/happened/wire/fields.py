@@ -1,11 +1,11 @@
 """The fields that messages are declared with (envelope.py): numbers, sets, lists, vectors, histories.
 
-Clocks are written relative to something both sides know. A vector is the set of its lanes that are not zero,
-then a number for each: relative to the message's own clock (zigzag, since a vector may be ahead of it), or below
-another vector that bounds this one. Columns are the newest clock of each sender, and each column below that.
+Clocks are written relative to something both sides know. A vector is the set of its lanes that are not
+zero, then a number for each: relative to the message's own clock (zigzag: a vector may be ahead of it), or
+below another vector that bounds it. Columns are the newest clock of each sender, and each column below that.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -17,8 +17,8 @@ from .primitives import Reader, unzigzag, write_number, write_set, zigzag
 from .rows import read_entries, write_entries
 
 
-def number(below: Callable[[Any], int]) -> Field:
-    return Field(lambda out, value, _: write_number(out, value), lambda r, about: r.number(below(about)))
+def number(read: Callable[[Reader, Any], int]) -> Field:
+    return Field(lambda out, value, _: write_number(out, value), read)
 
 
 def behind(below: Callable[[Any], int]) -> Field:
@@ -42,14 +42,14 @@ def each(item: Field, most: Callable[[Reader, Any], int] = lambda r, _: r.left) 
     )
 
 
-def record(*items: Field, make: Callable[[Iterable[Any]], Any] = tuple) -> Field:
+def record(*items: Field) -> Field:
     """A tuple of these fields."""
 
     def write(out: bytearray, values: tuple[Any, ...], about: Any) -> None:
         for item, value in zip(items, values, strict=True):
             item.write(out, value, about)
 
-    return Field(write, lambda r, about: make([item.read(r, about) for item in items]))
+    return Field(write, lambda r, about: tuple([item.read(r, about) for item in items]))
 
 
 def by_process(item: Field) -> Field:
@@ -131,13 +131,13 @@ def _clock(value: int) -> int:
     return value
 
 
-CLOCK = number(lambda _: CLOCK_LIMIT)
-PROCESS = number(lambda about: about.n)
-ANYBODY = number(lambda about: about.most)
+CLOCK = number(lambda r, _: r.number(CLOCK_LIMIT))
+PROCESS = number(lambda r, about: r.number(about.n))
+ANYBODY = number(lambda r, about: r.number(about.most))
 """A process that the sender of the message may not have known."""
 NAME = record(ANYBODY, CLOCK)
 SET = Field(lambda out, members, about: write_set(out, members, about.n), lambda r, about: r.set(about.n))
-BITS = Field(lambda out, members, _: write_number(out, members), lambda r, about: r.bits(about.most))
+BITS = number(lambda r, about: r.bits(about.most))
 """A set in a control message, which does not tell how many processes there are."""
 BYTES = Field(_write_bytes, lambda r, _: r.take(r.number(r.left + 1)))
 VECTOR = Field(_write_vector, _read_vector)

@@ -2,7 +2,7 @@
 
 A row is a number (the sender's newest clock relative to the message's, zigzag, ·4, +2 if older entries
 follow, +1 if the newest has a set), that set, and the older entries newest first: how many, then step back
-and set of each. The timestamp of a history is such rows, then 0, or 1 and the carbon copies of each entry in order.
+and set of each. The timestamp of a history is such rows, then 0, or 1 and the carbon copies of each entry.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The codecs of the total orders: `sequencer`, and the three phases of `agreed` and `causal-total`.
 
-A place in the sequencer's order is its numbers, each doubled, and one more if another follows; no place is 0. A
-message within another one is its frame without the head (wire/__init__.py), after its length.
+A place in the sequencer's order is its numbers, each doubled, and one more if another follows; no place is 0.
+A message within another one is its frame without the head (wire/__init__.py), after its length.
 """
 
 from typing import Any
