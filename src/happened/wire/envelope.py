@@ -34,20 +34,20 @@ Fields = Mapping[str, Field]
 class Kind:
     """One kind of message: its class, what its address has beyond the usual, and its control information.
 
-    `check` raises if fields contradict one another. A message that ends in one of `ks`, which has the payload,
+    `check` raises if fields contradict one another. A message that ends in one of `ks`, with the payload,
     gives as `hop` how many processes that one may know of.
     """
 
     def __init__(
         self,
-        made: type,
+        made: Any,
         address: Fields = MappingProxyType({}),
         *,
         check: Callable[[Any], None] | None = None,
         hop: int = 0,
         **control: Field,
     ) -> None:
-        self.made: Any = made
+        self.made = made
         self.number = 0  # its codec assigns it
         self._fields = (*address.items(), *control.items())
         self._address_fields = len(address)

@@ -138,9 +138,9 @@ def _write_known(out: bytearray, known: Known, _: Any) -> None:
 
 
 def _read_known(reader: Reader, about: Any) -> Known:
-    name, dests = NAME.read(reader, about), BITS.read(reader, about)
+    (sender, clock), dests = NAME.read(reader, about), BITS.read(reader, about)
     timestamp = reader.number(CLOCK_LIMIT << 1)
-    return Known(*name, dests, timestamp >> 1, bool(timestamp & 1))
+    return Known(sender, clock, dests, timestamp >> 1, bool(timestamp & 1))
 
 
 THREE_PHASE = Codec(
