@@ -18,7 +18,7 @@ from ..core.telling import RuleUse
 from ..ordering import notation
 from ..ordering.machine import MessageKey
 from ..tracking import EventId, Piggybacked, Timestamp, TrackerMachine, bound_of, vectors
-from ..tracking.remembered import PiggybackEntry, View, row
+from ..tracking.piggyback import PiggybackEntry, View, row
 from .scenes import ARRIVE, EVENT, REFUSED, SEND, Scene
 
 Entry = tuple[int, int | None]

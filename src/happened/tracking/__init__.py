@@ -5,10 +5,10 @@ Applications use `Tracker`, which works with names, bytes and timestamps that ca
 """
 
 from .named import Stamp, Tracker, named, reconstruct
-from .piggyback import Piggyback
+from .piggyback import EventId, Piggyback, Timestamp
 from .reconstruction import renumbered, vectors
 from .registry import DEFAULT, bound_of, check_deliveries, create, facts_of, protocols
-from .tracker import EventId, Piggybacked, Timestamp, TrackerFacts, TrackerMachine
+from .tracker import Piggybacked, TrackerFacts, TrackerMachine
 
 __all__ = [
     "DEFAULT",

@@ -14,14 +14,16 @@ FIFO       `sent` holds, in the same form, the processes to which the present va
 Cost       each step is a fixed number of operations on integers of n lanes, whatever it carries.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import lanes
-from . import refusals, saved_state
-from .piggyback import Piggyback
+from . import checks
+from .piggyback import Piggyback, PiggybackEntry, View, decode
+from .tracker import Protocols, State, TrackerFacts, TrackerMachine, entries_of
 
 
 class Knowledge:
@@ -30,28 +32,8 @@ class Knowledge:
     Without it, k has made the odd values of entry k itself, and others make the even ones.
     """
 
-    __slots__ = (
-        "_everyone_else",
-        "_fifo",
-        "_fresh",
-        "_guards",
-        "_ones",
-        "_own_bits",
-        "_own_guard",
-        "_owners",
-        "_owners_know",
-        "_shift",
-        "geometry",
-        "lacking",
-        "me",
-        "n",
-        "primed",
-        "sent",
-        "vector",
-    )
-
     def __init__(self, me: int, n: int, *, primed: bool, fifo: bool, owners_know: bool) -> None:
-        refusals.member(me, n)
+        checks.member(me, n)
         self.me = me
         self.primed = primed
         self._fifo = fifo
@@ -121,7 +103,7 @@ class Knowledge:
 
     def on_send(self, to: int) -> Piggyback:
         if to == self.me or not 0 <= to < self.n:
-            refusals.peer(to, self.me, self.n)
+            checks.peer(to, self.me, self.n)
         lacking = self.lacking
         if self._fifo:
             lacking ^= lacking & self.sent
@@ -141,7 +123,7 @@ class Knowledge:
             or sender == self.me
             or not 0 <= sender < self.n
         ):
-            refusals.arrival(sender, piggyback, self.me, self.geometry, self.primed)
+            checks.arrival(sender, piggyback, self.me, self.geometry, self.primed)
         values: int = piggyback.values
         theirs: int | None = piggyback.columns
         guards, shift = self._guards, self._shift
@@ -152,7 +134,7 @@ class Knowledge:
                 raise RemoteProtocolError(f"the columns from {sender} say that it lacks its own values")
             if newer & self._own_guard:
                 # Where owners need not know, an event of ours (odd) may have got a successor (even).
-                refusals.own_value(self.geometry.get(values, self.me), self._largest_own())
+                checks.own_value(self.geometry.get(values, self.me), self._largest_own())
             lowest = newer >> shift
             mask = newer - lowest
             self.vector = vector = vector ^ (vector ^ values) & mask
@@ -189,15 +171,82 @@ class Knowledge:
         geometry = self.geometry
         return {
             "vector": geometry.unpack(self.vector),
-            "lacking": saved_state.sets_to_json(self.lacking, geometry),
-            "sent": saved_state.sets_to_json(self.sent, geometry),
+            "lacking": checks.sets_to_json(self.lacking, geometry),
+            "sent": checks.sets_to_json(self.sent, geometry),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         geometry = self.geometry
-        vector = saved_state.numbers(state["vector"], geometry)
-        lacking = saved_state.sets(state["lacking"], geometry)
-        sent = saved_state.sets(state["sent"], geometry)
+        vector = checks.numbers(state["vector"], geometry)
+        lacking = checks.sets(state["lacking"], geometry)
+        sent = checks.sets(state["sent"], geometry)
         if lacking >> self.me & geometry.ones:
             raise ValueError("a process lacks nothing of its own vector")
         self.vector, self.lacking, self.sent = vector, lacking, sent
+
+
+class KnowingProcess(TrackerMachine):
+    """One that sends what its receiver may lack, as `Knowledge` tells."""
+
+    title: ClassVar[str] = "VC"
+
+    def __init__(self, name: str, knowledge: Knowledge, **options: Any) -> None:
+        super().__init__(name, knowledge.me, knowledge.n, knowledge.geometry, **options)
+        self._knowledge = knowledge
+
+    def on_send(self, to: int) -> Piggyback:
+        return self._knowledge.on_send(to)
+
+    def on_receive(self, sender: int, piggyback: Any) -> None:
+        self._knowledge.on_receive(sender, piggyback)
+
+    def decode(self, data: bytes, n: int | None = None) -> Any:
+        return decode(data, self._geometry, columns=self._knowledge.primed, n=n)
+
+    def join(self, process: int) -> None:
+        super().join(process)
+        self._knowledge.join()
+        self._geometry = self._knowledge.geometry
+
+    def read(self, values: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """What the values of a vector or piggyback stand for: counts and, where it has them, bits IP."""
+        return tuple(self._geometry.unpack(values)), None
+
+    def view(self) -> View:
+        knowledge = self._knowledge
+        return View(self.title, *self.read(knowledge.vector), knowledge.known_to(), knowledge.sent_to())
+
+    def carried(self, piggyback: Piggyback) -> list[PiggybackEntry]:
+        return entries_of(piggyback, *self.read(piggyback.values))
+
+    def save(self) -> State:
+        return self._knowledge.to_json()
+
+    def load(self, state: State) -> None:
+        self._knowledge.restore(state)
+
+
+def forms(
+    machine: Callable[..., TrackerMachine],
+    numbers: tuple[int, int, int, int],
+    name: str,
+    tells: frozenset[str],
+    bound: str,
+    description: str,
+    paper: str,
+) -> Protocols:
+    """A protocol as it is; `primed`, with the columns of the matrix; `fifo`, on FIFO links; and both."""
+
+    def form(number: int, ending: str, description: str, **options: bool) -> Any:
+        facts = TrackerFacts(
+            name + ending, tells, options.get("fifo", False), bound, description, paper, number
+        )
+        return facts, partial(machine, **options)
+
+    plain, primed, fifo, both = numbers
+    return (
+        form(plain, "", description),
+        form(primed, "-prime", f"{name} that also tells who knows what", primed=True),
+        form(fifo, "-fifo", f"{name} without what is on its way", fifo=True),
+        form(both, "-prime-fifo", f"{name}-prime without what is on its way", primed=True, fifo=True),
+    )

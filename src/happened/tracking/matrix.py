@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, clock_lanes
-from . import refusals, saved_state
-from .piggyback import WIDTH_BITS, BitReader, BitWriter, known_to_sender
-from .tracker import Protocols, Timestamp, TrackerFacts
-from .tracking_process import State, TrackingProcess
+from . import checks
+from .piggyback import WIDTH_BITS, BitReader, BitWriter, Timestamp, known_to_sender
+from .tracker import Protocols, State, TrackerFacts, TrackerMachine
 
 FACTS = TrackerFacts(
     "matrix",
@@ -53,15 +52,15 @@ class MatrixPiggyback(NamedTuple):
         return max(max(clock_lanes(self.n).unpack(row)) for row in self.rows).bit_length()
 
 
-class Matrix(TrackingProcess):
+class Matrix(TrackerMachine):
     def __init__(self, me: int, n: int) -> None:
-        super().__init__(FACTS.name, me, n, clock_lanes(n))
+        super().__init__(FACTS.name, me, n)
         self._rows = [0] * n
 
     def relevant(self) -> Timestamp:
         geometry = clock_lanes(self.n)
         seq = geometry.get(self._rows[self.me], self.me) + 1
-        refusals.countable(seq)
+        checks.countable(seq)
         self._rows[self.me] += 1 << geometry.width * self.me
         return Timestamp(self.me, seq, tuple(geometry.unpack(self._rows[self.me])))
 
@@ -71,11 +70,11 @@ class Matrix(TrackingProcess):
         return tuple(map(min, *rows)) if self.n > 1 else tuple(rows[0])
 
     def on_send(self, to: int) -> MatrixPiggyback:
-        refusals.peer(to, self.me, self.n)
+        checks.peer(to, self.me, self.n)
         return MatrixPiggyback(self.n, tuple(self._rows))
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        refusals.peer(sender, self.me, self.n)
+        checks.peer(sender, self.me, self.n)
         if not isinstance(piggyback, MatrixPiggyback) or piggyback.n != self.n:
             raise RemoteProtocolError(f"not a matrix of {self.n} processes: {piggyback!r:.100}")
         geometry, me = clock_lanes(self.n), self.me
@@ -83,9 +82,9 @@ class Matrix(TrackingProcess):
         for row in piggyback.rows:
             if geometry.at_least(theirs, row) != geometry.guards:
                 raise RemoteProtocolError(f"{sender} knows that others know more than it does")
-        refusals.own_value(geometry.get(theirs, me), geometry.get(self._rows[me], me))
-        rows = [_join(ours, row, self.n) for ours, row in zip(self._rows, piggyback.rows, strict=True)]
-        rows[me] = _join(self._rows[me], theirs, self.n)
+        checks.own_value(geometry.get(theirs, me), geometry.get(self._rows[me], me))
+        rows = list(map(geometry.maximum, self._rows, piggyback.rows))
+        rows[me] = geometry.maximum(self._rows[me], theirs)
         self._rows = rows
 
     def join(self, process: int) -> None:
@@ -106,16 +105,10 @@ class Matrix(TrackingProcess):
         return {"rows": [self._geometry.unpack(row) for row in self._rows]}
 
     def load(self, state: State) -> None:
-        rows = [saved_state.numbers(row, self._geometry) for row in state["rows"]]
+        rows = [checks.numbers(row, self._geometry) for row in state["rows"]]
         if len(rows) != self.n:
             raise ValueError(f"{len(rows)} rows")
         self._rows = rows
-
-
-def _join(a: int, b: int, n: int) -> int:
-    geometry = clock_lanes(n)
-    newer = geometry.at_least(a, b) ^ geometry.guards
-    return a ^ (a ^ b) & geometry.spread(newer)
 
 
 PROTOCOLS: Protocols = ((FACTS, Matrix),)

@@ -21,8 +21,9 @@ from ..core.clocks import Causality, VectorClock
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from . import reconstruction
+from .piggyback import Timestamp
 from .registry import DEFAULT, create
-from .tracker import Timestamp, TrackerMachine
+from .tracker import TrackerMachine
 
 
 @dataclass(frozen=True, slots=True)

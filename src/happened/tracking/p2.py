@@ -15,15 +15,13 @@ The entries due include our own; the sum and the k ≠ j of the printed test are
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from ..core.errors import LocalProtocolError
-from . import refusals
-from .knowledge import Knowledge
+from . import checks
+from .knowledge import KnowingProcess, Knowledge, forms
 from .p1 import PAPER
-from .piggyback import Piggyback
-from .tracker import Protocols, Timestamp, TrackerFacts
-from .tracking_process import KnowingProcess
+from .piggyback import Piggyback, Timestamp
+from .tracker import Protocols
 
 
 class BoundedDependencies(KnowingProcess):
@@ -42,7 +40,7 @@ class BoundedDependencies(KnowingProcess):
     def _produce(self, *, null: bool) -> Timestamp:
         knowledge = self._knowledge
         seq = knowledge.own() + 1
-        refusals.countable(seq)
+        checks.countable(seq)
         knowledge.set_own(seq)
         knowledge.everyone_lacks_only_own()
         vector = tuple(self._geometry.unpack(knowledge.vector))
@@ -50,7 +48,7 @@ class BoundedDependencies(KnowingProcess):
 
     def on_send(self, to: int) -> Piggyback:
         # What `on_multicast` does for one destination, without its lists.
-        refusals.peer(to, self.me, self.n)
+        checks.peer(to, self.me, self.n)
         knowledge = self._knowledge
         if knowledge.due(to).bit_count() <= self._bound:
             return knowledge.on_send(to)
@@ -59,7 +57,7 @@ class BoundedDependencies(KnowingProcess):
 
     def on_multicast(self, to: Sequence[int]) -> list[Piggyback]:
         for each in to:
-            refusals.peer(each, self.me, self.n)
+            checks.peer(each, self.me, self.n)
         knowledge = self._knowledge
         # The copies of one message leave at one event: what the null event tells one of them, it tells all.
         forced = None
@@ -71,19 +69,12 @@ class BoundedDependencies(KnowingProcess):
         return carried
 
 
-def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> TrackerFacts:
-    return TrackerFacts(name, frozenset({"dependencies"}), fifo, "b", what, PAPER, number)
-
-
-PROTOCOLS: Protocols = (
-    (_facts(13, "p2", "at most b entries a message, and null events"), BoundedDependencies),
-    (_facts(14, "p2-prime", "p2 that also tells who knows what"), partial(BoundedDependencies, primed=True)),
-    (
-        _facts(15, "p2-fifo", "p2 without what is on its way", fifo=True),
-        partial(BoundedDependencies, fifo=True),
-    ),
-    (
-        _facts(16, "p2-prime-fifo", "p2-prime without what is on its way", fifo=True),
-        partial(BoundedDependencies, primed=True, fifo=True),
-    ),
+PROTOCOLS: Protocols = forms(
+    BoundedDependencies,
+    (13, 14, 15, 16),
+    "p2",
+    frozenset({"dependencies"}),
+    "b",
+    "at most b entries a message, and null events",
+    PAPER,
 )
