@@ -26,8 +26,8 @@ from ..ordering.capabilities import RecordsRules
 from ..ordering.explaining import hop_of
 from ..ordering.machine import Held, Hop, MessageKey
 from .programs import set_text
-from .promises import disagreement, keeps
 from .scenes import ARRIVE, REFUSED, SEND, Scene
+from .truth import disagreement, keeps
 
 
 class Narrator:

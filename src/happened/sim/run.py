@@ -10,6 +10,7 @@ are marked as unfinished, so that `happened clean DIR` removes what a run left t
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -147,7 +148,7 @@ def simulate(
             part.mkdir(exist_ok=True)
             mark(part)
         with (
-            Ledger(out / "ledger" / "transmissions.parquet") as ledger,
+            closing(Ledger(out / "ledger" / "transmissions.parquet")) as ledger,
             TraceWriter(out / "trace") as writer,
         ):
             summary = _run(
