@@ -17,8 +17,7 @@ from happened.core.places import Separator
 from happened.ordering import create, protocols
 from happened.ordering.causal.extended_history import ExtendedHistory
 from happened.ordering.causal.observed_history import ObservedHistory
-from happened.sim.playing import read_program
-from happened.sim.programs import Program
+from happened.sim.programs import Program, read_program
 from happened.sim.story import Story
 from happened.sim.terrain import Terrain, relays
 from oracles.history import History as Truth

@@ -5,6 +5,7 @@ their packets arrive, is for an explorer to choose. Two programs that differ onl
 the processes behave alike under a protocol that treats processes alike, so one of each class is kept.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise, permutations, product
 from typing import NamedTuple
@@ -13,10 +14,11 @@ from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError
 
 CASTS = ("multicast", "unicast", "broadcast")
-
-
 EVENT = 0
 """In place of a destination set: a relevant event, in the programs of trackers."""
+MOST_PROCESSES = 64
+"""That a story can show."""
+ACTION = r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}|e\b"
 
 
 class Program(NamedTuple):
@@ -99,3 +101,24 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     for first in range(total + 1):
         for rest in _compositions(total - first, parts - 1):
             yield first, *rest
+
+
+def read_program(text: str, *, events: bool = False) -> Program:
+    """A program as `explore` prints it: `0: {1,2} {0}; 2: {1}`; with `events`, `e` is a relevant event.
+    LocalProtocolError says what is wrong."""
+    example = "0: e {1,2}; 1: e {2}" if events else "0: {1,2}; 1: {2}"
+    sends: dict[int, list[int]] = {}
+    for part in filter(None, (part.strip() for part in re.split(r"[;\n]", text))):
+        found = re.fullmatch(rf"(\d+)\s*:((?:\s*(?:{ACTION}))+)", part)
+        if not found or ("e" in found[2] and not events):
+            raise LocalProtocolError(
+                f"{part!r} is no part of a program: write who sends to whom, as in `{example}`"
+            )
+        sets = [pack(map(int, re.findall(r"\d+", each))) for each in re.findall(ACTION, found[2])]
+        sends.setdefault(int(found[1]), []).extend(sets)
+    if not sends:
+        raise LocalProtocolError(f"an empty program: write who sends to whom, as in `{example}`")
+    n = max(*sends, *(to.bit_length() - 1 for sets in sends.values() for to in sets)) + 1
+    if n > MOST_PROCESSES:
+        raise LocalProtocolError(f"process {n - 1} is beyond the {MOST_PROCESSES} that a story can show")
+    return Program(tuple(tuple(sends.get(process, ())) for process in range(n)))

@@ -26,15 +26,14 @@ from ..trace.unfinished import UNFINISHED, mark
 from .ledger import Ledger
 from .narrator import Narrator
 from .network import Network
-from .playing import MOST_PROCESSES
+from .programs import MOST_PROCESSES
 from .recorder import RunRecorder
 from .riders import Riders
 from .scenes import document
 from .simulation import Simulation, Undelivered
-from .story import explained, numbered
+from .story import NOTATION, explained, numbered
 from .terrain import Terrain
 from .tracker_narrator import TrackerNarrator
-from .tracker_story import NOTATION
 from .workload import Workload, cast_of
 
 OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json", "story.html")
