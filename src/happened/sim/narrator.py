@@ -32,11 +32,17 @@ from .truth import disagreement, keeps
 
 class Narrator:
     """`order` is the one to judge by, what the machines promise by default. `tick` advances clocks at
-    deliveries too, as in the worked example of the textbook chapter."""
+    deliveries too, as in the worked example of the textbook chapter. `now` tells virtual time in seconds."""
 
     def __init__(
-        self, machines: Sequence[Machine], *, order: Order | None = None, tick: bool = False
+        self,
+        machines: Sequence[Machine],
+        *,
+        order: Order | None = None,
+        tick: bool = False,
+        now: Callable[[], float | None] = lambda: None,
     ) -> None:
+        self._now = now
         self._machines = machines
         self._order = machines[0].facts.order if order is None else order
         self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # at each, in its order
@@ -54,9 +60,7 @@ class Narrator:
             if recorder is not None:
                 recorder.observe()
 
-    def sent(
-        self, process: int, clock: int, to: int, effects: Sequence[Effect], seconds: float | None = None
-    ) -> Scene:
+    def sent(self, process: int, clock: int, to: int, effects: Sequence[Effect]) -> Scene:
         """A process has multicast M(process, clock) to this set."""
         key = process, clock
         copies = self._depart(process, effects)
@@ -74,17 +78,9 @@ class Narrator:
             to=tuple(unpack(to)),
             carried=self._carried(process, own),
             passed=self._passed(process, [send for send in copies if send not in own]),
-            seconds=seconds,
         )
 
-    def arrived(
-        self,
-        process: int,
-        source: int,
-        message: Any,
-        effects: Sequence[Effect],
-        seconds: float | None = None,
-    ) -> Scene:
+    def arrived(self, process: int, source: int, message: Any, effects: Sequence[Effect]) -> Scene:
         """A copy from `source` has arrived."""
         copies = self._depart(process, effects)
         name, hop = _arrival_name(self._machines[process], message, source)
@@ -110,7 +106,6 @@ class Narrator:
             departed=departed,
             arrival=name if message.to and is_new else None,
             passed=self._passed(process, copies),
-            seconds=seconds,
         )
 
     def refused(self, process: int, what: str, message: Any = None) -> Scene:
@@ -183,6 +178,7 @@ class Narrator:
             held=tuple(explaining.holds(machine)),
             rules=tuple(rules),
             known=tuple(explaining.knowledge(machine)),
+            seconds=self._now(),
             **told,
         )
         self.scenes.append(scene)

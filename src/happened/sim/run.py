@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from .. import tracking
-from ..core.errors import LocalProtocolError
+from ..core.errors import require
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
 from ..trace.store import any_path, remove_tree
@@ -59,51 +60,36 @@ class Parameters:
     terrain: Terrain | None = None  # its applications are the processes
 
     def __post_init__(self) -> None:
-        if self.processes < 2:
-            raise LocalProtocolError(f"a run needs at least two processes, not {self.processes}")
-        if self.messages < 1:
-            raise LocalProtocolError(f"a run needs at least one message, not {self.messages}")
-        if self.terrain is not None:
-            self._check_terrain(self.terrain)
+        require(self.processes >= 2, f"a run needs at least two processes, not {self.processes}")
+        require(self.messages >= 1, f"a run needs at least one message, not {self.messages}")
+        if (terrain := self.terrain) is not None:
+            senders = f"{terrain.applications} processes that send, not {self.processes}"
+            require(self.processes == terrain.applications, f"{terrain.source} has {senders}")
+            for asked, what in ((self.network.partitions, "partitions"), (self.tracker, "a tracker")):
+                why = f"{what} and a topology are not simulated together; leave one out"
+                require(not asked, why)
         for partition in self.network.partitions:
-            if max(partition.island) >= self.processes:
-                raise LocalProtocolError(
-                    f"partition {partition} cuts off p{max(partition.island)}; "
-                    f"the processes are p0 to p{self.processes - 1}"
-                )
+            require(
+                max(partition.island) < self.processes,
+                f"partition {partition} cuts off p{max(partition.island)}; "
+                f"the processes are p0 to p{self.processes - 1}",
+            )
         self._check_facts()
         if self.tracker is not None:
-            self._check_tracker(self.tracker)
-
-    def _check_terrain(self, terrain: Terrain) -> None:
-        if self.processes != terrain.applications:
-            raise LocalProtocolError(
-                f"{terrain.source} has {terrain.applications} processes that send, not {self.processes}"
-            )
-        for asked, what in ((self.network.partitions, "partitions"), (self.tracker, "a tracker")):
-            if asked:
-                raise LocalProtocolError(f"{what} and a topology are not simulated together; leave one out")
-
-    def _check_tracker(self, tracker: str) -> None:
-        tracking.create(tracker, 0, self.processes)
-        if not 0 <= self.relevant <= 1:
-            raise LocalProtocolError(f"relevant events have a probability in 0 … 1, not {self.relevant}")
-        tracking.check_deliveries(tracker, protocols()[self.protocol].order, self.protocol)
+            tracking.create(self.tracker, 0, self.processes)
+            likely = 0 <= self.relevant <= 1
+            require(likely, f"relevant events have a probability in 0 … 1, not {self.relevant}")
+            tracking.check_deliveries(self.tracker, protocols()[self.protocol].order, self.protocol)
 
     def _check_facts(self) -> None:
-        known = protocols()
-        if self.protocol not in known:
-            names = ", ".join(sorted(known))
-            raise LocalProtocolError(f"no ordering protocol is called {self.protocol!r}; there are: {names}")
-        facts = known[self.protocol]
-        cast = cast_of(self.workload.pattern)
-        if cast not in facts.assumes.casts:
-            offered = ", ".join(sorted(facts.assumes.casts))
-            raise LocalProtocolError(
-                f"pattern {self.workload.pattern!r} is {cast}; {self.protocol} offers only {offered}"
-            )
-        if facts.assumes.fifo_links and not self.network.fifo:
-            raise LocalProtocolError(f"{self.protocol} needs FIFO links: ask for a FIFO network (--fifo)")
+        known, protocol, pattern = protocols(), self.protocol, self.workload.pattern
+        names = ", ".join(sorted(known))
+        require(protocol in known, f"no ordering protocol is called {protocol!r}; there are: {names}")
+        assumes, cast = known[protocol].assumes, cast_of(pattern)
+        offered = ", ".join(sorted(assumes.casts))
+        require(cast in assumes.casts, f"pattern {pattern!r} is {cast}; {protocol} offers only {offered}")
+        fitting = self.network.fifo or not assumes.fifo_links
+        require(fitting, f"{protocol} needs FIFO links: ask for a FIFO network (--fifo)")
 
     def as_json(self) -> dict[str, Any]:
         network = {
@@ -181,11 +167,11 @@ class _Storyteller:
             ("processes", processes, MOST_PROCESSES),
             ("messages times processes", messages * processes, MOST_ARRIVALS),
         ):
-            if count > most:
-                raise LocalProtocolError(
-                    f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
-                    "as in --messages 20 --processes 5, or leave --story out"
-                )
+            require(
+                count <= most,
+                f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
+                "as in --messages 20 --processes 5, or leave --story out",
+            )
         self._parameters = parameters
         self._names = list(parameters.names)[:processes]
         self._narrator: Narrator | None = None
@@ -194,11 +180,13 @@ class _Storyteller:
         """Be told what happens from now on."""
         self._machines = simulation.machines
         if riders is None or self._parameters.tracker is None:
-            self._narrator = simulation.narrator = Narrator(simulation.machines)
+            self._narrator = simulation.narrator = Narrator(simulation.machines, now=simulation.seconds)
             self._scenes = self._narrator.scenes
         else:
-            self._scenes = (told := TrackerNarrator(self._parameters.tracker, riders.trackers)).scenes
+            trackers, now = riders.trackers, simulation.seconds
+            told = TrackerNarrator(self._parameters.tracker, trackers, now=now)
             simulation.tracker_narrator = told
+            self._scenes = told.scenes
 
     def told(self) -> dict[str, Any]:
         protocol, tracker = self._parameters.protocol, self._parameters.tracker
@@ -258,25 +246,18 @@ def _undelivered_as_json(left: Undelivered, names: Sequence[str]) -> dict[str, A
 def claim(out: Path, *, force: bool) -> None:
     """Prepare `out` for a run: it must be new or empty, or `force` removes what an earlier run left there."""
     any_path(out)  # refuses what was a URL
-    if out.is_file():
-        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
+    require(not out.is_file(), f"{out} is a file; name a directory to write to")
     if out.is_dir() and any(out.iterdir()):
-        if not force:
-            raise LocalProtocolError(
-                f"{out} is not empty; choose another directory, or replace the run in it with --force"
-            )
+        why = f"{out} is not empty; choose another directory, or replace the run in it with --force"
+        require(force, why)
         ours = {pattern.split("/")[0] for pattern in OURS}
         tables = sorted(path.name for path in out.iterdir() if any(path.glob("*.parquet")))
-        if answers := [name for name in tables if name not in ours]:
-            raise LocalProtocolError(
-                f"{out} holds answers about a trace ({', '.join(answers[:3])}), and --force replaces runs "
-                "only: choose another directory"
-            )
-        _clear(out)
-    out.mkdir(parents=True, exist_ok=True)
-
-
-def _clear(out: Path) -> None:
-    for pattern in OURS:
-        for file in out.glob(pattern):
+        answers = [name for name in tables if name not in ours]
+        require(
+            not answers,
+            f"{out} holds answers about a trace ({', '.join(answers[:3])}), and --force replaces runs "
+            "only: choose another directory",
+        )
+        for file in chain.from_iterable(map(out.glob, OURS)):
             file.unlink()
+    out.mkdir(parents=True, exist_ok=True)

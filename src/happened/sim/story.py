@@ -3,8 +3,8 @@
 A schedule says when the processes of a program act and when a copy arrives, a step a line: `0 sends`, `event
 at 0`, `2 receives M(0,1)`, `2 receives M(0,1) from 1`. It is random, as written down, or in order.
 
-Assumes    a protocol that is safe under the schedule; what it does wrong is told too, not hidden. What carries
-           piggybacks is given to the application at once, in whatever order it comes.
+Assumes    a protocol that is safe under the schedule; what it does wrong is told too, not hidden. Messages of
+           a tracker are given to the application at once, in whatever order they come.
 Out        the scenes of a narrator; their text is itself a schedule, which gives the same story again.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from .. import tracking
 from ..core.destinations import unpack
 from ..core.effects import Send
-from ..core.errors import CausalityError, LocalProtocolError
+from ..core.errors import CausalityError, LocalProtocolError, require
 from ..core.orders import Order
 from ..ordering import Effect, Machine, create, notation, protocols
 from ..ordering.explaining import knowledge
@@ -64,8 +64,7 @@ class Play(ABC):
     arrive in the order sent."""
 
     def __init__(self, program: Program, protocol: str, needs_fifo: bool, *, fifo: bool) -> None:
-        if needs_fifo and not fifo:
-            raise LocalProtocolError(f"{protocol} needs FIFO links; add --fifo")
+        require(fifo or not needs_fifo, f"{protocol} needs FIFO links; add --fifo")
         self.program = program
         self.protocol = protocol
         self._fifo = fifo
@@ -102,12 +101,12 @@ class Play(ABC):
         for line in map(str.rstrip, lines):
             if not self._step(line) and not PASSED_OVER.fullmatch(line):
                 others.append(line)
-        if len(self.scenes) == before:
-            first = f": {others[0]!r} is none" if others else ""
-            raise LocalProtocolError(
-                f"no line is a step of this program{first}. Write one step a line, such as `0 sends` and "
-                "`2 receives M(0,1)`"
-            )
+        first = f": {others[0]!r} is none" if others else ""
+        require(
+            len(self.scenes) > before,
+            f"no line is a step of this program{first}. Write one step a line, such as `0 sends` and "
+            "`2 receives M(0,1)`",
+        )
         return others
 
     def _step(self, line: str) -> bool:
@@ -123,12 +122,11 @@ class Play(ABC):
         return found is not None
 
     def _act_next(self, line: str, process: int, *, event: bool) -> None:
-        if process not in self._active():
-            raise LocalProtocolError(f"{line!r}: {process} has nothing more to {'do' if event else 'send'}")
-        following = self._ahead[process][0]
-        if (following == EVENT) is not event:
-            due = "has an event" if following == EVENT else "sends"
-            raise LocalProtocolError(f"{line!r}: what {process} does next in the program is that it {due}")
+        why = f"{line!r}: {process} has nothing more to {'do' if event else 'send'}"
+        require(process in self._active(), why)
+        is_event = self._ahead[process][0] == EVENT
+        due = "has an event" if is_event else "sends"
+        require(is_event is event, f"{line!r}: what {process} does next in the program is that it {due}")
         self._take(process)
 
     def _choices(self) -> list[int | PacketInFlight]:
@@ -158,10 +156,8 @@ class Play(ABC):
         for packet in self._arrivals():
             if packet.to == to and name in packet.names and source in (None, packet.source):
                 return packet
-        under_way = (
-            ", ".join(f"{p.names[0]} from {p.source} to {p.to}" for p in self._arrivals()) or "nothing"
-        )
-        raise LocalProtocolError(f"{line!r}: that is not on its way; what is: {under_way}")
+        what_is = ", ".join(f"{p.names[0]} from {p.source} to {p.to}" for p in self._arrivals()) or "nothing"
+        raise LocalProtocolError(f"{line!r}: that is not on its way; what is: {what_is}")
 
 
 class Story(Play):
@@ -236,19 +232,15 @@ def _cast(program: Program, protocol: str, terrain: Terrain | None) -> tuple[lis
     n = len(program.sends)
     if terrain is None:
         return list(map(str, range(n))), [create(protocol, me, n) for me in range(n)]
-    if not relays(protocol):
-        able = ", ".join(name for name in sorted(protocols()) if relays(name))
-        raise LocalProtocolError(
-            f"{protocol} sends directly and can make no use of a topology; these relay: {able}"
-        )
-    if n > terrain.applications:
-        known = ", ".join(f"{p} is {name}" for p, name in enumerate(terrain.names[: terrain.applications]))
-        raise LocalProtocolError(f"{terrain.source} has no process {n - 1} with an application; {known}")
+    able = ", ".join(name for name in sorted(protocols()) if relays(name))
+    why = f"{protocol} sends directly and can make no use of a topology; these relay: {able}"
+    require(relays(protocol), why)
+    known = ", ".join(f"{p} is {name}" for p, name in enumerate(terrain.names[: terrain.applications]))
+    why = f"{terrain.source} has no process {n - 1} with an application; {known}"
+    require(n <= terrain.applications, why)
     size = terrain.processes(protocol)
-    if size > MOST_PROCESSES:
-        raise LocalProtocolError(
-            f"{terrain.source} has {size} processes, and a story can show {MOST_PROCESSES}"
-        )
+    why = f"{terrain.source} has {size} processes, and a story can show {MOST_PROCESSES}"
+    require(size <= MOST_PROCESSES, why)
     make = terrain.factory(protocol)
     return numbered(terrain.names), [make(me, size) for me in range(size)]
 
@@ -308,9 +300,9 @@ class TrackerStory(Play):
 
 def _check(program: Program) -> None:
     for process, actions in enumerate(program.sends):
-        if any(action >> process & 1 for action in actions):
-            raise LocalProtocolError(f"{process} sends to itself, and trackers know what they know already")
-    if not any(action == EVENT for actions in program.sends for action in actions):
-        raise LocalProtocolError(
-            "nothing is to be timestamped: write e for a relevant event, as in `0: e {1}; 1: e {0}`"
-        )
+        to_itself = any(action >> process & 1 for action in actions)
+        require(not to_itself, f"{process} sends to itself, and trackers know what they know already")
+    require(
+        any(action == EVENT for actions in program.sends for action in actions),
+        "nothing is to be timestamped: write e for a relevant event, as in `0: e {1}; 1: e {0}`",
+    )

@@ -11,7 +11,7 @@ Judged A timestamp that is not the one the events give is told as WRONG.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.telling import RuleUse
@@ -26,7 +26,13 @@ Entry = tuple[int, int | None]
 
 
 class TrackerNarrator:
-    def __init__(self, protocol: str, trackers: Sequence[TrackerMachine]) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        trackers: Sequence[TrackerMachine],
+        now: Callable[[], float | None] = lambda: None,  # virtual time in seconds
+    ) -> None:
+        self._now = now
         self._trackers = trackers
         self._bound = bound_of(protocol)
         self._views = [tracker.view() for tracker in trackers]  # as each was after its last step
@@ -36,14 +42,7 @@ class TrackerNarrator:
         self._sent_at: dict[MessageKey, int] = {}  # the number of the scene
         self.scenes: list[Scene] = []
 
-    def event(
-        self,
-        process: int,
-        stamp: Timestamp,
-        seconds: float | None = None,
-        *,
-        forced_by: Sequence[RuleUse] = (),
-    ) -> Scene:
+    def event(self, process: int, stamp: Timestamp, forced_by: Sequence[RuleUse] = ()) -> Scene:
         """A relevant event has happened, or a null event, for a reason that is told."""
         event = process, stamp.seq
         before, after = self._turn(process)
@@ -61,16 +60,9 @@ class TrackerNarrator:
             follows=tuple(sorted(immediate)),
             wrong=self._faults(event, stamp, immediate),
             rules=tuple(rules),
-            seconds=seconds,
         )
 
-    def sent(
-        self,
-        process: int,
-        clock: int,
-        piggybacks: Mapping[int, Piggybacked],
-        seconds: float | None = None,
-    ) -> Scene:
+    def sent(self, process: int, clock: int, piggybacks: Mapping[int, Piggybacked]) -> Scene:
         """A message has been sent, with these piggybacks by destination; a null event comes first."""
         key = process, clock
         before = self._views[process]
@@ -79,7 +71,7 @@ class TrackerNarrator:
                 due = _due(before, [*piggybacks])
                 why = f"{due} entries are due, and a message carries at most {self._bound}"
                 forced = RuleUse(_name((process, piggyback.forced.seq)), "is a null event", "R2", why)
-                self.event(process, piggyback.forced, seconds, forced_by=[forced])
+                self.event(process, piggyback.forced, [forced])
         _, after = self._turn(process)
         self._truth.send(key)
         self._sent_at[key] = len(self.scenes) + 1
@@ -97,12 +89,9 @@ class TrackerNarrator:
             to=tuple(piggybacks),
             carried=_by_destination(carried),
             rules=tuple(rules),
-            seconds=seconds,
         )
 
-    def received(
-        self, process: int, key: MessageKey, piggyback: Piggybacked, seconds: float | None = None
-    ) -> Scene:
+    def received(self, process: int, key: MessageKey, piggyback: Piggybacked) -> Scene:
         """A message has been taken in, in the order in which its application gets messages."""
         before, after = self._turn(process)
         self._truth.receive(process, key)
@@ -122,7 +111,6 @@ class TrackerNarrator:
             taken=(name,),
             delivered=(key,),
             rules=rules,
-            seconds=seconds,
         )
 
     def refused(self, process: int, what: str) -> Scene:
@@ -139,6 +127,7 @@ class TrackerNarrator:
             number=len(self.scenes) + 1,
             process=process,
             known=tuple(_remembered(self._trackers[process], self._views[process])),
+            seconds=self._now(),
             **told,
         )
         self.scenes.append(scene)
