@@ -1,6 +1,6 @@
 """Trackers that keep one number or one vector, each after a paper of its own (see tracker.py)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.errors import LocalProtocolError
 from . import checks
@@ -16,6 +16,8 @@ class Lamport(TrackerMachine):
     Leaves out the converse: of two events with different scalars, the smaller may be concurrent.
     Invariant  `_time` is the largest scalar in our causal past.
     """
+
+    numbers = ("time", "seq")
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__("lamport", me, n)
@@ -37,15 +39,11 @@ class Lamport(TrackerMachine):
         checks.arrival(sender, piggyback, self.me, self._geometry)
         self._time = max(self._time, self._geometry.get(piggyback.values, sender))
 
-    def save(self) -> State:
-        return {"time": self._time, "seq": self._seq}
-
-    def load(self, state: State) -> None:
-        self._time, self._seq = checks.number(state["time"]), checks.number(state["seq"])
-
 
 class PackedVector(TrackerMachine):
     """One that keeps a packed vector, of counts unless it says otherwise, and merges by maximum."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("vector",)
 
     def __init__(self, name: str, me: int, n: int) -> None:
         super().__init__(name, me, n)
@@ -74,12 +72,6 @@ class PackedVector(TrackerMachine):
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
         self._merge(sender, piggyback)
-
-    def save(self) -> State:
-        return {"vector": self._geometry.unpack(self._vector)}
-
-    def load(self, state: State) -> None:
-        self._vector = checks.numbers(state["vector"], self._geometry)
 
 
 class Vector(PackedVector):
@@ -122,10 +114,13 @@ class Differential(PackedVector):
     relevant events tick, two receipts may see the same own entry, and steps are therefore counted apart.
     """
 
+    vectors = ("vector", "updated", "last_sent")
+    numbers = ("step",)
+
     def __init__(self, me: int, n: int) -> None:
         super().__init__("differential", me, n)
         self._updated = 0
-        self._last_sent = [0] * n
+        self._last_sent = 0
         self._step = 0
 
     def relevant(self) -> Timestamp:
@@ -139,9 +134,10 @@ class Differential(PackedVector):
         checks.peer(to, self.me, self.n)
         checks.countable(self._step + 1)
         geometry = self._geometry
-        changed = geometry.at_least(self._updated, geometry.ones * (self._last_sent[to] + 1))
+        last = geometry.get(self._last_sent, to)
+        changed = geometry.at_least(self._updated, geometry.ones * (last + 1))
         self._step += 1
-        self._last_sent[to] = self._step
+        self._last_sent = geometry.put(self._last_sent, to, self._step)
         return Piggyback(self._geometry, changed >> geometry.shift, self._vector & geometry.spread(changed))
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
@@ -151,23 +147,8 @@ class Differential(PackedVector):
             mask = self._geometry.spread(newer)
             self._updated = self._updated & ~mask | self._geometry.ones * self._step & mask
 
-    def join(self, process: int) -> None:
-        super().join(process)
-        self._last_sent.append(0)
 
-    def save(self) -> State:
-        updated = self._geometry.unpack(self._updated)
-        return super().save() | {"updated": updated, "last_sent": self._last_sent, "step": self._step}
-
-    def load(self, state: State) -> None:
-        updated = checks.numbers(state["updated"], self._geometry)
-        last_sent = list(self._geometry.unpack(checks.numbers(state["last_sent"], self._geometry)))
-        step = checks.number(state["step"])
-        super().load(state)
-        self._updated, self._last_sent, self._step = updated, last_sent, step
-
-
-class Direct(TrackerMachine):
+class Direct(PackedVector):
     """Direct dependencies, one entry per message: Fowler & Zwaenepoel (ICDCS 1990).
 
     Assumes    that a process that has learnt of an event produces one of its own before it sends: asking it
@@ -181,15 +162,12 @@ class Direct(TrackerMachine):
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__("direct", me, n)
-        self._vector = [0] * n
         self._untold = False
 
     def relevant(self) -> Timestamp:
-        seq = self._vector[self.me] + 1
-        checks.countable(seq)
-        self._vector[self.me] = seq
+        seq = self._count()
         self._untold = False
-        return Timestamp(self.me, seq, dependencies=tuple(self._vector))
+        return Timestamp(self.me, seq, dependencies=tuple(self._geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
         checks.peer(to, self.me, self.n)
@@ -198,26 +176,23 @@ class Direct(TrackerMachine):
                 f"process {self.me} has heard of an event since its own last one: produce a relevant event "
                 "before sending, or use p2, which produces one where it is needed"
             )
-        place, seq = self._geometry.width * self.me, self._vector[self.me]
+        place, seq = self._geometry.width * self.me, self._largest_own()
         return Piggyback(self._geometry, 1 << place if seq else 0, seq << place)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
         checks.arrival(sender, piggyback, self.me, self._geometry)
         told = self._geometry.get(piggyback.values, sender)
-        if told > self._vector[sender]:
-            self._vector[sender] = told
+        if told > self._geometry.get(self._vector, sender):
+            self._vector = self._geometry.put(self._vector, sender, told)
             self._untold = True
 
-    def join(self, process: int) -> None:
-        super().join(process)
-        self._vector.append(0)
-
     def save(self) -> State:
-        return {"vector": self._vector, "untold": self._untold}
+        return super().save() | {"untold": self._untold}
 
     def load(self, state: State) -> None:
-        vector = list(self._geometry.unpack(checks.numbers(state["vector"], self._geometry)))
-        self._vector, self._untold = vector, bool(state["untold"])
+        untold = bool(state["untold"])
+        super().load(state)
+        self._untold = untold
 
 
 class Incremental(PackedVector):
@@ -230,6 +205,8 @@ class Incremental(PackedVector):
     Invariant  `_pending` is the set of processes (bit 0 of their lanes) whose entry is our own last event, or
                newer than it: what our next message must pass on, because no event of ours stands for it yet.
     """
+
+    vectors = ("vector", "pending")
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__("incremental", me, n)
@@ -248,15 +225,10 @@ class Incremental(PackedVector):
     def on_receive(self, sender: int, piggyback: Any) -> None:
         self._pending |= self._merge(sender, piggyback) >> self._geometry.shift
 
-    def save(self) -> State:
-        return super().save() | {"pending": self._geometry.unpack(self._pending)}
-
     def load(self, state: State) -> None:
-        pending = checks.numbers(state["pending"], self._geometry)
-        if pending & ~self._geometry.ones:
+        if checks.numbers(state["pending"], self._geometry) & ~self._geometry.ones:
             raise ValueError("an entry is pending or it is not")
         super().load(state)
-        self._pending = pending
 
 
 def _form(

@@ -17,7 +17,7 @@ Leaves out what a protocol does not know: the timestamp then says None, never a 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..core.errors import LocalProtocolError
 from ..core.lanes import Lanes, clock_lanes
@@ -64,10 +64,15 @@ class Piggybacked(Protocol):
 
 
 class TrackerMachine:
-    """One of n processes. A protocol adds `relevant`, `on_send`, `on_receive`, `save` and `load`.
+    """One of n processes. A protocol adds `relevant`, `on_send` and `on_receive`, and says what is its state.
 
     `name` is what snapshots call the protocol, `options` what they must have in common with it.
     """
+
+    vectors: ClassVar[tuple[str, ...]] = ()
+    """What it keeps as packed vectors: by these names in a snapshot, and after an underscore here."""
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """The same of single numbers."""
 
     def __init__(self, name: str, me: int, n: int, geometry: Lanes | None = None, **options: Any) -> None:
         checks.member(me, n)
@@ -126,11 +131,14 @@ class TrackerMachine:
         vars(self).update(mark)
 
     def save(self) -> State:
-        raise NotImplementedError
+        state = {name: self._geometry.unpack(getattr(self, f"_{name}")) for name in self.vectors}
+        return state | {name: getattr(self, f"_{name}") for name in self.numbers}
 
     def load(self, state: State) -> None:
         """Take over what `save` gave, or raise ValueError: everything is read before anything changes."""
-        raise NotImplementedError
+        read = {f"_{name}": checks.numbers(state[name], self._geometry) for name in self.vectors}
+        read |= {f"_{name}": checks.number(state[name]) for name in self.numbers}
+        vars(self).update(read)
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""

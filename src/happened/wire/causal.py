@@ -69,16 +69,12 @@ ZONED_KS = Codec(Kind(ZonedMessage, {"relay": PROCESS}, hop=FEW_PROCESSES))
 """The log of a hop may be as large as the square of the members of its zone, so these are few."""
 
 
-def _only_destination(_: Reader, about: Any) -> int:
-    if about.dests.bit_count() != 1:
-        name = f"M({about.sender}, {about.clock})"
-        raise RemoteProtocolError(f"{name} has several destinations in a unicast protocol")
-    destination: int = about.dests.bit_length() - 1
-    return destination
-
-
 ACKNOWLEDGED = Codec(
-    Kind(AcknowledgedMessage, receiver=Field(lambda *_: None, _only_destination)),
+    Kind(
+        AcknowledgedMessage,
+        receiver=Field(lambda *_: None, lambda _, about: about.dests.bit_length() - 1),
+        check=(lambda m: m.dests.bit_count() == 1, "has several destinations in a unicast protocol"),
+    ),
     Kind(Acknowledgement),
 )
 
@@ -133,22 +129,18 @@ CBCAST = Codec(
 )
 
 
-def _check_copy(about: Any) -> None:
-    if not about.dests >> about.receiver & 1:
-        name = f"M({about.sender}, {about.clock})"
-        raise RemoteProtocolError(f"{name} is a copy for process {about.receiver}, not a destination")
-
-
-CHAIN_TWO = Codec(Kind(ChainTwoMessage, {"receiver": PROCESS}, sent=VECTOR, due=VECTOR, check=_check_copy))
-
+CHAIN_TWO = Codec(
+    Kind(
+        ChainTwoMessage,
+        {"receiver": PROCESS},
+        sent=VECTOR,
+        due=VECTOR,
+        check=(lambda m: m.dests >> m.receiver & 1, "is a copy for process {receiver}, not a destination"),
+    )
+)
 
 MAX_GROUPS = 1 << 16
 GROUP = number(lambda r, _: r.number(MAX_GROUPS))
-
-
-def _check_phases(about: Any) -> None:
-    if about.group >= len(about.phases) or about.previous >= about.phases[about.group]:
-        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) has no phase in its own group")
 
 
 def _read_phase(reader: Reader, about: Any) -> int:
@@ -164,7 +156,10 @@ PHASED = Codec(
         {"group": GROUP},
         previous=CLOCK,
         phases=each(CLOCK, lambda r, _: min(MAX_GROUPS, r.left)),
-        check=_check_phases,
+        check=(
+            lambda m: m.group < len(m.phases) and m.previous < m.phases[m.group],
+            "has no phase in its own group",
+        ),
     ),
     Kind(
         Resynchronisation,
@@ -188,46 +183,60 @@ def _write_ci(out: bytearray, ci: tuple[Any, ...], about: Any) -> None:
 
 
 def _read_ci(reader: Reader, about: Any) -> tuple[Any, ...]:
-    sender, clock, n = about.sender, about.clock, about.n
-    rows = read_rows(reader, clock, n)
+    sender, clock = about.sender, about.clock
+    rows = read_rows(reader, clock, about.n)
     if not about.dests >> about.receiver & 1 or (sender in rows and rows[sender][0][0] >= clock):
         raise RemoteProtocolError(f"M({sender}, {clock}) is not for its receiver, or not its sender's last")
-    check_rows(rows, about.dests, n)  # its own entry is not among them: no row is excepted
+    check_rows(rows, about.dests, about.n)  # its own entry is not among them: no row is excepted
     return tuple((s, t, members) for s, row in rows.items() for t, members in reversed(row))
 
 
+def _newest(about: Any) -> dict[int, int]:
+    """Per sender in CI, its newest clock there, which stays even if its set is empty."""
+    return {s: t for s, t, _ in about.ci}
+
+
 def _write_dc(out: bytearray, dc: tuple[Any, ...], about: Any) -> None:
-    """Each pair's clock behind the newest of its sender in CI, where that stays even if its set is empty."""
-    newest = {s: t for s, t, _ in about.ci}
+    """Each pair's clock behind the newest of its sender."""
+    newest = _newest(about)
     write_set(out, pack(s for s, _ in dc), about.n)
     for s, t in dc:
         write_number(out, newest[s] - t)
 
 
 def _read_dc(reader: Reader, about: Any) -> tuple[Any, ...]:
-    newest = {s: t for s, t, _ in about.ci}
-    dc = tuple((s, newest[s] - reader.number() if s in newest else 0) for s in unpack(reader.set(about.n)))
-    if any(clock <= 0 for _, clock in dc):
-        name = f"M({about.sender}, {about.clock})"
-        raise RemoteProtocolError(f"{name} waits for a message its sender cannot know")
-    return dc
+    newest = _newest(about)
+    return tuple((s, newest[s] - reader.number() if s in newest else 0) for s in unpack(reader.set(about.n)))
 
 
 PRUNING = Codec(
-    Kind(PruningMessage, {"receiver": PROCESS}, ci=Field(_write_ci, _read_ci), dc=Field(_write_dc, _read_dc))
+    Kind(
+        PruningMessage,
+        {"receiver": PROCESS},
+        ci=Field(_write_ci, _read_ci),
+        dc=Field(_write_dc, _read_dc),
+        check=(
+            lambda m: all(clock > 0 for _, clock in m.dc),
+            "waits for a message its sender cannot know",
+        ),
+    )
 )
-
-
-def _check_context(about: Any) -> None:
-    if not all(0 < clock < CLOCK_LIMIT for _, clock in about.context):
-        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) follows a message without a clock")
 
 
 _around = Field(
     lambda out, clock, about: write_number(out, zigzag(about.clock - clock)),
     lambda r, about: about.clock - unzigzag(r.number()),
 )
-PSYNC = Codec(Kind(PsyncMessage, context=by_process(_around), check=_check_context))
+PSYNC = Codec(
+    Kind(
+        PsyncMessage,
+        context=by_process(_around),
+        check=(
+            lambda m: all(0 < clock < CLOCK_LIMIT for _, clock in m.context),
+            "follows a message without a clock",
+        ),
+    )
+)
 
 
 def _write_broadcast_before(out: bytearray, after: tuple[int, int], about: Any) -> None:
@@ -254,18 +263,21 @@ _beyond_one = Field(  # a clock: how far it is behind beyond one
 SERIALIZED_MULTICAST = Codec(Kind(SerializedMulticast, latest=by_process(record(_beyond_one, PROCESS))))
 
 
-def _read_time(reader: Reader, about: Any) -> int:
-    time: int = VECTOR.read(reader, about)
-    if lanes(about.n).get(time, about.sender) != about.clock:
-        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) was sent at another time of its sender")
-    return time
-
-
 _below_time = Field(
     lambda out, time, about: write_below(out, time, about.n, about.time),
     lambda r, about: read_below(r, about.n, about.time),
 )
-SES = Codec(Kind(SesMessage, time=Field(VECTOR.write, _read_time), pairs=by_process(_below_time)))
+SES = Codec(
+    Kind(
+        SesMessage,
+        time=VECTOR,
+        pairs=by_process(_below_time),
+        check=(
+            lambda m: lanes(m.n).get(m.time, m.sender) == m.clock,
+            "was sent at another time of its sender",
+        ),
+    )
+)
 
 
 def _read_label(reader: Reader, _: Any) -> str:

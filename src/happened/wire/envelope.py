@@ -34,7 +34,8 @@ Fields = Mapping[str, Field]
 class Kind:
     """One kind of message: its class, what its address has beyond the usual, and its control information.
 
-    `check` raises if fields contradict one another. A message that ends in one of `ks`, with the payload,
+    `check` is what must hold for the fields, and what is wrong with M(sender, clock) otherwise, in which names of
+    fields stand in braces. A message that ends in one of `ks`, with the payload,
     gives as `hop` how many processes that one may know of.
     """
 
@@ -43,7 +44,7 @@ class Kind:
         made: Any,
         address: Fields = MappingProxyType({}),
         *,
-        check: Callable[[Any], None] | None = None,
+        check: tuple[Callable[[Any], object], str] = (lambda _: True, ""),
         hop: int = 0,
         **control: Field,
     ) -> None:
@@ -89,8 +90,9 @@ class Kind:
             about.sender, about.clock, about.n, about.dests = read_address(reader, max_processes)
         for name, field in self._fields:
             found[name] = field.read(reader, about)
-        if self._check is not None:
-            self._check(about)
+        holds, why = self._check
+        if not holds(about):
+            raise RemoteProtocolError(f"M({about.sender}, {about.clock}) {why.format(**found)}")
         if self._hop:
             about.hop = ks.decode(reader, min(about.n, self._hop))
         elif not self._is_control:

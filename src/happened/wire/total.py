@@ -82,22 +82,22 @@ def _read_unsettled(reader: Reader, about: Any) -> tuple[Unsettled, ...]:
     )
 
 
-def _check_request(about: Any) -> None:
-    if not 0 <= about.previous < about.clock:
-        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) comes after clock {about.previous}")
-
-
-def _check_order(about: Any) -> None:
-    if not about.place:
-        raise RemoteProtocolError(f"M({about.sender}, {about.clock}) is ordered and has no place")
-
-
 PLACE = Field(_write_place, _read_place)
 RECENT = each(record(PLACE, ANYBODY, CLOCK))
 REQUEST = Kind(
-    SequencerRequest, previous=behind(lambda _: CLOCK_LIMIT), epoch=CLOCK, reached=PLACE, check=_check_request
+    SequencerRequest,
+    previous=behind(lambda _: CLOCK_LIMIT),
+    epoch=CLOCK,
+    reached=PLACE,
+    check=(lambda m: 0 <= m.previous < m.clock, "comes after clock {previous}"),
 )
-ORDER = Kind(SequencerOrder, after=NAME, place=PLACE, epoch=CLOCK, check=_check_order)
+ORDER = Kind(
+    SequencerOrder,
+    after=NAME,
+    place=PLACE,
+    epoch=CLOCK,
+    check=(lambda m: m.place, "is ordered and has no place"),
+)
 REQUESTS = each(_nested(REQUEST))
 _UNSETTLED_PLACES = each(record(PLACE, BITS))
 
