@@ -31,13 +31,8 @@ from .automaton import Automaton, Factory, Transition, breadth_first, way_to
 from .programs import Program, programs, set_text
 from .truth import Edge, Messages, Truth, disagreement, keeps, on_edge
 
-SAFETY, AGREEMENT, LIVENESS, OPTIMALITY, ERROR = KINDS = (
-    "safety",
-    "agreement",
-    "liveness",
-    "optimality",
-    "error",
-)
+KINDS = ("safety", "agreement", "liveness", "optimality", "error")
+SAFETY, AGREEMENT, LIVENESS, OPTIMALITY, ERROR = KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,12 +320,11 @@ def explore(
     """
     if order is None:
         order = protocols()[factory].order if isinstance(factory, str) else Order.CAUSAL
-    judged = Order(order)
     make = partial(create, factory) if isinstance(factory, str) else factory
     todo = programs(processes, messages, casts=casts, self_addressed=self_addressed, renamed=renamed)
     if routers:
         todo = [Program((*program.sends, *((),) * routers)) for program in todo]
-    explorer = Explorer(make, processes + routers, order=judged, fifo=fifo, optimal=optimal)
+    explorer = partial(Explorer, make, processes + routers, order=Order(order), fifo=fifo, optimal=optimal)
     results: list[Explored] = []
     for result in _explored(explorer, todo, workers):
         results.append(result)
@@ -339,7 +333,7 @@ def explore(
         if stop_at_first and result.violations:
             break
     return Exploration(
-        explorer.judged,
+        explorer().judged,
         len(results),
         sum(result.states for result in results),
         sum(result.transitions for result in results),
@@ -347,22 +341,22 @@ def explore(
     )
 
 
-def _explored(explorer: "Explorer", todo: Sequence[Program], workers: int) -> Iterator[Explored]:
+def _explored(make: "Callable[[], Explorer]", todo: Sequence[Program], workers: int) -> Iterator[Explored]:
     if workers == 1:
-        yield from map(explorer.explore, todo)
+        yield from map(make().explore, todo)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(workers, _start_worker, explorer.arguments) as pool:
+    with context.Pool(workers, _start_worker, (make,)) as pool:
         yield from pool.imap(_explore_in_worker, todo, chunksize=1 + len(todo) // (64 * workers))
 
 
 _worker: "Explorer"  # each worker process has its own, and with it its own transition table
 
 
-def _start_worker(factory: Factory, processes: int, order: Order, fifo: bool, optimal: bool | None) -> None:
+def _start_worker(make: "Callable[[], Explorer]") -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its workers
-    _worker = Explorer(factory, processes, order=order, fifo=fifo, optimal=optimal)
+    _worker = make()
 
 
 def _explore_in_worker(program: Program) -> Explored:
@@ -375,17 +369,13 @@ class Explorer:
     def __init__(
         self, factory: Factory, processes: int, *, order: Order, fifo: bool, optimal: bool | None
     ) -> None:
-        self.arguments = (factory, processes, order, fifo, optimal)
         self._automaton = Automaton(factory, processes)
-        self._order = order
-        self._fifo = fifo
-        self._optimal = self._automaton.tells_log if optimal is None else optimal
-        judged = {AGREEMENT: order.is_total, OPTIMALITY: self._optimal}
+        optimal = self._automaton.tells_log if optimal is None else optimal
+        self._search = partial(Search, self._automaton, order=order, fifo=fifo, optimal=optimal)
+        judged = {AGREEMENT: order.is_total, OPTIMALITY: optimal}
         self.judged = tuple(kind for kind in KINDS if judged.get(kind, True))
 
     def explore(self, program: Program) -> Explored:
         if len(self._automaton) > TABLE_LIMIT:
             self._automaton.forget()
-        return Search(
-            self._automaton, program, order=self._order, fifo=self._fifo, optimal=self._optimal
-        ).run()
+        return self._search(program).run()

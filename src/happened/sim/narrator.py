@@ -26,7 +26,7 @@ from ..ordering.capabilities import RecordsRules
 from ..ordering.explaining import hop_of
 from ..ordering.machine import Held, Hop, MessageKey
 from .programs import set_text
-from .scenes import ARRIVE, REFUSED, SEND, Scene
+from .scenes import ARRIVE, REFUSED, SEND, Scene, by_destination
 from .truth import disagreement, keeps
 
 
@@ -239,14 +239,12 @@ class Narrator:
 
     def _carried(self, process: int, copies: Sequence[Send[Any]]) -> tuple[str, ...]:
         """What the copies of one message carry, told apart by destination where they differ."""
-        by_text: dict[str, list[int]] = {}
         hops = [hop_of(self._machines[process], message, to) for to, message in copies]
-        for (to, message), hop in zip(copies, hops, strict=True):
-            text = notation.carried(message, None if hop is None else hop.units)
-            by_text.setdefault(f"{text}{_as_hop(hop)}", []).append(to)
-        if len(by_text) <= 1 or all(hops):
-            return tuple(by_text)
-        return tuple(f"{text}  (to {', '.join(map(str, to))})" for text, to in by_text.items())
+        told = [
+            (to, notation.carried(message, None if hop is None else hop.units) + _as_hop(hop))
+            for (to, message), hop in zip(copies, hops, strict=True)
+        ]
+        return by_destination(told, tells_where=not all(hops))
 
     def _passed(self, process: int, copies: Iterable[Send[Any]]) -> tuple[str, ...]:
         """What an arrival made the machine send, message by message."""

@@ -107,7 +107,7 @@ class SimulatedLinks:
         delays, share = [delay], self._network.duplicate
         if share and self._duplicates.random() < share:
             delays.append(self._network.delay.draw(self._duplicates))
-        return [self._arrival(sender, to, now, each) for each in delays]
+        return tuple(self._arrival(sender, to, now, each) for each in delays)
 
     def _arrival(self, sender: int, to: int, now: int, delay: int) -> int:
         arrival = self.direct(sender, to, now, delay)

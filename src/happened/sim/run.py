@@ -102,6 +102,11 @@ class Parameters:
         return told | ({"topology": self.terrain.source} if self.terrain is not None else {})
 
     @property
+    def machines(self) -> int:
+        """How many there are: on a terrain, routers have one too if the protocol relays."""
+        return self.processes if self.terrain is None else self.terrain.processes(self.protocol)
+
+    @property
     def names(self) -> Sequence[str]:
         if self.terrain is not None:
             return self.terrain.names
@@ -122,9 +127,10 @@ def simulate(
     `units` records the units every arriving message carries, for `check --necessary` to compare. `story` adds
     what each step did to the summary that is returned, under that name: of the tracker, where there is one.
     """
-    tell = _Storyteller(parameters) if story else None
+    if story:
+        _check_story(parameters)
     if out is None:
-        return _run(parameters, Ledger(), None, tell, progress) | (tell.told() if tell else {})
+        return _run(parameters, Ledger(), None, story, progress)
     is_new = not out.exists()
     claim(out, force=force)
     parts = [out / name for name in PARTS]
@@ -136,13 +142,9 @@ def simulate(
             closing(Ledger(out / "ledger" / "transmissions.parquet")) as ledger,
             TraceWriter(out / "trace") as writer,
         ):
-            summary = _run(
-                parameters,
-                ledger,
-                RunRecorder(writer, units=units, tracker=parameters.tracker or "", names=parameters.names),
-                tell,
-                progress,
-            )
+            tracker, names = parameters.tracker or "", parameters.names
+            recorder = RunRecorder(writer, units=units, tracker=tracker, names=names)
+            summary = _run(parameters, ledger, recorder, story, progress)
     except BaseException:  # half a run would look like one in which messages were lost
         for part in parts:
             remove_tree(part)
@@ -151,67 +153,40 @@ def simulate(
         raise
     for part in parts:
         (part / UNFINISHED).unlink()
-    (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
-    return summary | (tell.told() if tell else {})
+    kept = {name: value for name, value in summary.items() if name != "story"}
+    (out / "summary.json").write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    return summary
 
 
-class _Storyteller:
-    """Tells the story of one small run."""
-
-    def __init__(self, parameters: Parameters) -> None:
-        terrain, protocol = parameters.terrain, parameters.protocol
-        processes = parameters.processes if terrain is None else terrain.processes(protocol)
-        messages = parameters.messages
-        for what, count, most in (
-            ("messages", messages, MOST_TOLD),
-            ("processes", processes, MOST_PROCESSES),
-            ("messages times processes", messages * processes, MOST_ARRIVALS),
-        ):
-            require(
-                count <= most,
-                f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
-                "as in --messages 20 --processes 5, or leave --story out",
-            )
-        self._parameters = parameters
-        self._names = list(parameters.names)[:processes]
-        self._narrator: Narrator | None = None
-
-    def listen(self, simulation: Simulation, riders: Riders | None) -> None:
-        """Be told what happens from now on."""
-        self._machines = simulation.machines
-        if riders is None or self._parameters.tracker is None:
-            self._narrator = simulation.narrator = Narrator(simulation.machines, now=simulation.seconds)
-            self._scenes = self._narrator.scenes
-        else:
-            trackers, now = riders.trackers, simulation.seconds
-            told = TrackerNarrator(self._parameters.tracker, trackers, now=now)
-            simulation.tracker_narrator = told
-            self._scenes = told.scenes
-
-    def told(self) -> dict[str, Any]:
-        protocol, tracker = self._parameters.protocol, self._parameters.tracker
-        how = explained(protocol, self._machines) if tracker is None else NOTATION
-        what = f"{self._parameters.messages} messages, seed {self._parameters.seed}"
-        lost = [] if self._narrator is None else self._narrator.undelivered()
-        return {"story": document(tracker or protocol, what, numbered(self._names), self._scenes, how, lost)}
+def _check_story(parameters: Parameters) -> None:
+    processes, messages = parameters.machines, parameters.messages
+    for what, count, most in (
+        ("messages", messages, MOST_TOLD),
+        ("processes", processes, MOST_PROCESSES),
+        ("messages times processes", messages * processes, MOST_ARRIVALS),
+    ):
+        require(
+            count <= most,
+            f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
+            "as in --messages 20 --processes 5, or leave --story out",
+        )
 
 
 def _run(
     parameters: Parameters,
     ledger: Ledger,
     recorder: RunRecorder | None,
-    tell: _Storyteller | None,
+    story: bool,
     progress: Callable[[int], object] | None,
 ) -> dict[str, Any]:
+    terrain, protocol, tracker = parameters.terrain, parameters.protocol, parameters.tracker
     riders = None
-    if parameters.tracker is not None:
-        make = partial(tracking.create, parameters.tracker)
+    if tracker is not None:
         dice = Random(f"{parameters.seed}/relevant")
-        riders = Riders(make, parameters.processes, parameters.relevant, dice)
-    terrain, protocol = parameters.terrain, parameters.protocol
+        riders = Riders(partial(tracking.create, tracker), parameters.processes, parameters.relevant, dice)
     simulation = Simulation(
         partial(create, protocol) if terrain is None else terrain.factory(protocol),
-        parameters.processes if terrain is None else terrain.processes(protocol),
+        parameters.machines,
         parameters.messages,
         seed=parameters.seed,
         workload=parameters.workload,
@@ -222,16 +197,31 @@ def _run(
         riders=riders,
         progress=progress,
     )
-    if tell is not None:
-        tell.listen(simulation, riders)
+    if story and riders is not None and tracker is not None:
+        told = TrackerNarrator(tracker, riders.trackers, now=simulation.seconds)
+        simulation.tracker_narrator = told
+    elif story:
+        simulation.narrator = Narrator(simulation.machines, now=simulation.seconds)
     undelivered = simulation.run()
-    return {
+    summary = {
         "parameters": parameters.as_json(),
         "virtual_seconds": simulation.now / 1e9,
         "ledger": ledger.totals(),
         "undelivered": [_undelivered_as_json(left, parameters.names) for left in undelivered],
         "complete": True,  # what is undelivered now stays so: `check` may call it lost
     }
+    return summary | ({"story": _told(parameters, simulation)} if story else {})
+
+
+def _told(parameters: Parameters, simulation: Simulation) -> dict[str, Any]:
+    """The story of a run that has ended."""
+    what = f"{parameters.messages} messages, seed {parameters.seed}"
+    names = numbered(list(parameters.names)[: parameters.machines])
+    if (narrator := simulation.narrator) is not None:
+        how, lost = explained(parameters.protocol, simulation.machines), narrator.undelivered()
+        return document(parameters.protocol, what, names, narrator.scenes, how, lost)
+    assert simulation.tracker_narrator is not None
+    return document(parameters.tracker or "", what, names, simulation.tracker_narrator.scenes, NOTATION)
 
 
 def _undelivered_as_json(left: Undelivered, names: Sequence[str]) -> dict[str, Any]:

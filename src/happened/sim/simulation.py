@@ -5,13 +5,14 @@ Promises   one seed replays bit for bit: events happen in the order of (time, co
            changing one part of a scenario does not shift the dice of another. First-hand transmissions,
            of a message by its own sender to a destination, take the same time under every protocol:
            their delays are drawn when the application sends, those of all others from other dice.
-           Where sends must be serialized, they wait for a token (taking_turns.py).
+           Where sends must be serialized, they wait for a token.
            The trace numbers a process's events as its machine does: a held message's `since` is the
            seq of its arrival.
 Ends       when `messages` were sent and every packet has arrived. What a machine still holds then is
            reported as undelivered, with its reason.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -23,15 +24,16 @@ from ..core.effects import Deliver, Send
 from ..core.errors import require
 from ..ordering import Machine, ProtocolMessage, having
 from ..ordering.capabilities import KeepsLog, Serializes, members, needed
+from ..ordering.messages import ENTRY_BYTES
+from ..ordering.token import Token, TokenPassed, TokenRequest
 from ..tracking import Timestamp
-from ..wire import control_sizes
+from ..wire import control_sizes, token_frames
 from .automaton import Factory
 from .ledger import Ledger, Transmission
 from .narrator import Narrator
 from .network import SECOND, Network, SimulatedLinks
 from .recorder import RunRecorder
 from .riders import Riders
-from .taking_turns import TakingTurns, control_of
 from .terrain import Roads, Terrain
 from .tracker_narrator import TrackerNarrator
 from .workload import Pattern, Service, Workload, parse_pattern
@@ -359,3 +361,65 @@ class Simulation:
             Undelivered(process, name, *((held[name].waits_for, held[name].since) if name in held else ()))
             for name in names
         ]
+
+
+class TakingTurns:
+    """The token of serialized sends (ordering/token.py): a send waits until its process has its turn.
+
+    A process in its turn sends all that waits, and then passes the token on. Requests and the token take as
+    long as other packets; a network that doubles packets does not double them, nor do the links of nodes.
+    `send` lets a process multicast what waited, with the arguments that `ask` was given; `put` puts a token's
+    message on the link from a process to another.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Serializes],
+        send: Callable[..., None],
+        put: Callable[[int, int, TokenRequest | TokenPassed], None],
+    ) -> None:
+        self._machines, self._send, self._put = machines, send, put
+        self._tokens = [Token(me, len(machines)) for me in range(len(machines))]
+        self._waiting: list[deque[tuple[Any, ...]]] = [deque() for _ in machines]
+
+    def ask(self, process: int, *arguments: Any) -> None:
+        """Send as soon as it is this process's turn."""
+        self._waiting[process].append(arguments)
+        self._perform(process, self._tokens[process].request())
+        self._serve(process)
+
+    def arrive(self, process: int, message: TokenRequest | TokenPassed) -> None:
+        machine, token = self._machines[process], self._tokens[process]
+        if isinstance(message, TokenRequest):
+            self._perform(process, token.receive_request(message, machine.latest))
+        else:
+            effects = token.receive_token(message)
+            machine.follow(message.latest)
+            self._perform(process, effects)
+            self._serve(process)
+
+    def _serve(self, process: int) -> None:
+        token, waiting = self._tokens[process], self._waiting[process]
+        if token.has_turn:
+            while waiting:
+                self._send(process, *waiting.popleft())
+            self._perform(process, token.release(self._machines[process].latest))
+
+    def _perform(self, process: int, effects: Iterable[Send[Any]]) -> None:
+        for to, message in effects:
+            self._put(process, to, message)
+
+
+def control_of(message: TokenRequest | TokenPassed) -> tuple[int, int, int, int]:
+    """Its entries, units, bytes as encoded and bytes in the papers' model: it is all control information."""
+    entries = 1
+    if isinstance(message, TokenPassed):
+        entries = len(message.served) + len(message.queue) + _links(message.latest)
+    return entries, 0, len(token_frames.encode(message)), ENTRY_BYTES * entries
+
+
+def _links(latest: Any) -> int:
+    """How many messages are named: pairs of numbers."""
+    if not isinstance(latest, tuple):
+        return 0
+    return 1 if all(isinstance(each, int) for each in latest) and latest else sum(map(_links, latest))

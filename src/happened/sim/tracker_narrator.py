@@ -19,7 +19,7 @@ from ..ordering import notation
 from ..ordering.machine import MessageKey
 from ..tracking import EventId, Piggybacked, Timestamp, TrackerMachine, bound_of, vectors
 from ..tracking.piggyback import PiggybackEntry, View, row
-from .scenes import ARRIVE, EVENT, REFUSED, SEND, Scene
+from .scenes import ARRIVE, EVENT, REFUSED, SEND, Scene, by_destination
 
 Entry = tuple[int, int | None]
 """What is known of a process: how many relevant events, and whether the last has no successor yet."""
@@ -75,10 +75,10 @@ class TrackerNarrator:
         _, after = self._turn(process)
         self._truth.send(key)
         self._sent_at[key] = len(self.scenes) + 1
-        rules, carried = [], {}
+        rules, carried = [], []
         for to, piggyback in piggybacks.items():
             entries = self._trackers[process].carried(piggyback)
-            carried[to] = _carried_text(piggyback, entries)
+            carried.append((to, _carried_text(piggyback, entries)))
             if after is not None and entries is not None and after.knows is not None:
                 rules += self._chosen(key, to, after, entries)
         return self._scene(
@@ -87,7 +87,7 @@ class TrackerNarrator:
             what=f"{process} sends {notation.key_name(key)}→{notation.dests(piggybacks)}",
             name=key,
             to=tuple(piggybacks),
-            carried=_by_destination(carried),
+            carried=by_destination(carried),
             rules=tuple(rules),
         )
 
@@ -268,15 +268,6 @@ def _carried_text(piggyback: Piggybacked, entries: Sequence[PiggybackEntry] | No
         count = piggyback.entries
         return f"{count} {'entry' if count == 1 else 'entries'} in {piggyback.bits} bits"
     return " ".join(map(str, entries)) or "nothing"
-
-
-def _by_destination(carried: Mapping[int, str]) -> tuple[str, ...]:
-    by_text: dict[str, list[int]] = {}
-    for to, text in carried.items():
-        by_text.setdefault(text, []).append(to)
-    if len(by_text) == 1:
-        return tuple(by_text)
-    return tuple(f"{text}  (to {', '.join(map(str, to))})" for text, to in by_text.items())
 
 
 def _name(event: EventId) -> str:

@@ -204,10 +204,8 @@ def _form(n: int, entries: int) -> int:
 
 
 def _index_size(n: int, entries: int) -> int:
-    form = _form(n, entries)
-    if form == FULL:
-        return 0
-    return n if form == BITMAP else n.bit_length() + entries * _place_bits(n)
+    listed = n.bit_length() + entries * _place_bits(n)
+    return {FULL: 0, BITMAP: n, LIST: listed}[_form(n, entries)]
 
 
 def _place_bits(n: int) -> int:

@@ -31,7 +31,7 @@ from ..ordering.causal.serialized_multicast import SerializedMulticast
 from ..ordering.causal.ses import SesMessage
 from ..ordering.causal.zoned_ks import ZonedMessage
 from ..ordering.facts import FEW_PROCESSES, MANY_PROCESSES
-from .envelope import Codec, Field, Kind
+from .envelope import Codec, Field, Kind, single
 from .fields import (
     ANYBODY,
     BYTES,
@@ -52,20 +52,18 @@ from .fields import (
 from .primitives import Reader, unzigzag, write_number, write_set, zigzag
 from .rows import check_rows, read_entries, read_rows, rows_of, write_entries, write_rows
 
-BSS = Codec(Kind(BssMessage, past=VECTOR))
-KIM = Codec(Kind(KimMessage, direct=VECTOR))
-PRS = Codec(Kind(PrsMessage, before=COLUMNS))
-RST = Codec(Kind(RstMessage, sent=COLUMNS))
-FLOODING = Codec(Kind(FloodingMessage, relay=PROCESS))
-HISTORIES = Codec(Kind(HistoryMessage, entries=entries("clock")))
-TOPOLOGICAL = Codec(
-    Kind(
-        HopMessage,
-        {"relay": PROCESS, "hop": CLOCK, "next": SET, "watching": SET},
-        entries=entries("hop"),
-    )
+BSS = single(BssMessage, past=VECTOR)
+KIM = single(KimMessage, direct=VECTOR)
+PRS = single(PrsMessage, before=COLUMNS)
+RST = single(RstMessage, sent=COLUMNS)
+FLOODING = single(FloodingMessage, relay=PROCESS)
+HISTORIES = single(HistoryMessage, entries=entries("clock"))
+TOPOLOGICAL = single(
+    HopMessage,
+    {"relay": PROCESS, "hop": CLOCK, "next": SET, "watching": SET},
+    entries=entries("hop"),
 )
-ZONED_KS = Codec(Kind(ZonedMessage, {"relay": PROCESS}, hop=FEW_PROCESSES))
+ZONED_KS = single(ZonedMessage, {"relay": PROCESS}, hop=FEW_PROCESSES)
 """The log of a hop may be as large as the square of the members of its zone, so these are few."""
 
 
@@ -95,12 +93,10 @@ def _write_pasts(out: bytearray, pasts: tuple[int, ...], about: Any) -> None:
         VECTOR.write(out, past, about)
 
 
-BSS_GROUPS = Codec(
-    Kind(
-        GroupsMessage,
-        group=Field(_write_groups, _read_group),
-        pasts=Field(_write_pasts, lambda r, about: tuple(VECTOR.read(r, about) for _ in range(about.groups))),
-    )
+BSS_GROUPS = single(
+    GroupsMessage,
+    group=Field(_write_groups, _read_group),
+    pasts=Field(_write_pasts, lambda r, about: tuple(VECTOR.read(r, about) for _ in range(about.groups))),
 )
 
 
@@ -129,14 +125,12 @@ CBCAST = Codec(
 )
 
 
-CHAIN_TWO = Codec(
-    Kind(
-        ChainTwoMessage,
-        {"receiver": PROCESS},
-        sent=VECTOR,
-        due=VECTOR,
-        check=(lambda m: m.dests >> m.receiver & 1, "is a copy for process {receiver}, not a destination"),
-    )
+CHAIN_TWO = single(
+    ChainTwoMessage,
+    {"receiver": PROCESS},
+    sent=VECTOR,
+    due=VECTOR,
+    check=(lambda m: m.dests >> m.receiver & 1, "is a copy for process {receiver}, not a destination"),
 )
 
 MAX_GROUPS = 1 << 16
@@ -209,17 +203,15 @@ def _read_dc(reader: Reader, about: Any) -> tuple[Any, ...]:
     return tuple((s, newest[s] - reader.number() if s in newest else 0) for s in unpack(reader.set(about.n)))
 
 
-PRUNING = Codec(
-    Kind(
-        PruningMessage,
-        {"receiver": PROCESS},
-        ci=Field(_write_ci, _read_ci),
-        dc=Field(_write_dc, _read_dc),
-        check=(
-            lambda m: all(clock > 0 for _, clock in m.dc),
-            "waits for a message its sender cannot know",
-        ),
-    )
+PRUNING = single(
+    PruningMessage,
+    {"receiver": PROCESS},
+    ci=Field(_write_ci, _read_ci),
+    dc=Field(_write_dc, _read_dc),
+    check=(
+        lambda m: all(clock > 0 for _, clock in m.dc),
+        "waits for a message its sender cannot know",
+    ),
 )
 
 
@@ -227,15 +219,13 @@ _around = Field(
     lambda out, clock, about: write_number(out, zigzag(about.clock - clock)),
     lambda r, about: about.clock - unzigzag(r.number()),
 )
-PSYNC = Codec(
-    Kind(
-        PsyncMessage,
-        context=by_process(_around),
-        check=(
-            lambda m: all(0 < clock < CLOCK_LIMIT for _, clock in m.context),
-            "follows a message without a clock",
-        ),
-    )
+PSYNC = single(
+    PsyncMessage,
+    context=by_process(_around),
+    check=(
+        lambda m: all(0 < clock < CLOCK_LIMIT for _, clock in m.context),
+        "follows a message without a clock",
+    ),
 )
 
 
@@ -260,23 +250,21 @@ _beyond_one = Field(  # a clock: how far it is behind beyond one
     lambda out, clock, about: write_number(out, about.clock - clock - 1),
     lambda r, about: about.clock - 1 - r.number(about.clock - 1),
 )
-SERIALIZED_MULTICAST = Codec(Kind(SerializedMulticast, latest=by_process(record(_beyond_one, PROCESS))))
+SERIALIZED_MULTICAST = single(SerializedMulticast, latest=by_process(record(_beyond_one, PROCESS)))
 
 
 _below_time = Field(
     lambda out, time, about: write_below(out, time, about.n, about.time),
     lambda r, about: read_below(r, about.n, about.time),
 )
-SES = Codec(
-    Kind(
-        SesMessage,
-        time=VECTOR,
-        pairs=by_process(_below_time),
-        check=(
-            lambda m: lanes(m.n).get(m.time, m.sender) == m.clock,
-            "was sent at another time of its sender",
-        ),
-    )
+SES = single(
+    SesMessage,
+    time=VECTOR,
+    pairs=by_process(_below_time),
+    check=(
+        lambda m: lanes(m.n).get(m.time, m.sender) == m.clock,
+        "was sent at another time of its sender",
+    ),
 )
 
 

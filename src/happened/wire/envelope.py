@@ -34,9 +34,9 @@ Fields = Mapping[str, Field]
 class Kind:
     """One kind of message: its class, what its address has beyond the usual, and its control information.
 
-    `check` is what must hold for the fields, and what is wrong with M(sender, clock) otherwise, in which names of
-    fields stand in braces. A message that ends in one of `ks`, with the payload,
-    gives as `hop` how many processes that one may know of.
+    `check` is what must hold for the fields, and what is wrong with M(sender, clock) otherwise: a text with
+    names of fields in braces. A message that ends in one of `ks`, with the payload, gives as `hop` how many
+    processes that one may know of.
     """
 
     def __init__(
@@ -120,6 +120,11 @@ class Codec:
         if number >= len(self._kinds):
             raise _unknown(number)
         return self._kinds[number].decode(reader, max_processes)
+
+
+def single(*arguments: Any, **fields: Any) -> Codec:
+    """The codec of a protocol that has one kind of message."""
+    return Codec(Kind(*arguments, **fields))
 
 
 class Address(NamedTuple):
