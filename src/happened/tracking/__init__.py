@@ -1,4 +1,4 @@
-"""Timestamping protocols for relevant events, one file each, behind one interface (tracker.py).
+"""Timestamping protocols for relevant events, behind one interface (tracker.py).
 
 Applications use `Tracker`, which works with names, bytes and timestamps that can be compared. Drivers use
 `create`, which makes a tracker for process indices.

@@ -14,33 +14,31 @@ of our own entry. With FIFO marks it would never be sent twice, so the two exclu
 
 from functools import partial
 
-from ..core.errors import LocalProtocolError
+from ..core.errors import require
 from . import checks
-from .knowledge import KnowingProcess, Knowledge, forms
+from .knowledge import Knowledge, forms
 from .piggyback import Timestamp
 from .tracker import Protocols, TrackerFacts
 
 PAPER = "Hélary, Melideo & Raynal, Tracking causality: a suite of efficient protocols, SIROCCO 2000"
 
 
-class ReducedVector(KnowingProcess):
+class ReducedVector(Knowledge):
     def __init__(
         self, me: int, n: int, *, primed: bool = False, fifo: bool = False, reset_once: bool = False
     ) -> None:
-        if fifo and reset_once:
-            raise LocalProtocolError("with FIFO marks the own column must be reset at every event")
-        knowledge = Knowledge(me, n, primed=primed, fifo=fifo, owners_know=True)
-        super().__init__("p1" + "-prime" * primed + "-fifo" * fifo + "-once" * reset_once, knowledge)
+        require(not (fifo and reset_once), "with FIFO marks the own column must be reset at every event")
+        super().__init__("p1", me, n, primed=primed, fifo=fifo)
+        self._name += "-once" * reset_once
         self._reset_once = reset_once
 
     def relevant(self) -> Timestamp:
-        knowledge = self._knowledge
-        seq = knowledge.own() + 1
+        seq = self.own() + 1
         checks.countable(seq)
-        knowledge.set_own(seq)
+        self.set_own(seq)
         if seq == 1 or not self._reset_once:
-            knowledge.everyone_lacks_own()
-        return Timestamp(self.me, seq, tuple(self._geometry.unpack(knowledge.vector)))
+            self.everyone_lacks_own()
+        return Timestamp(self.me, seq, tuple(self._geometry.unpack(self.vector)))
 
 
 TELLS = frozenset({"vector"})

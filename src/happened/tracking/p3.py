@@ -22,7 +22,7 @@ the proof.
 
 from ..core.lanes import Lanes
 from . import checks
-from .knowledge import KnowingProcess, Knowledge, forms
+from .knowledge import Knowledge, forms
 from .p1 import PAPER
 from .piggyback import EventId, Piggyback, PiggybackEntry, Timestamp, View
 from .single_vectors import PackedVector
@@ -82,22 +82,20 @@ class ImmediatePredecessors(PackedVector):
         self._vector = checks.numbers(state["weights"], self._geometry)
 
 
-class ReducedPredecessors(KnowingProcess):
-    """Who lacks which weight is kept by `Knowledge`."""
+class ReducedPredecessors(Knowledge):
+    """`vector` holds weights."""
 
     def __init__(self, me: int, n: int, *, primed: bool = False, fifo: bool = False) -> None:
-        knowledge = Knowledge(me, n, primed=primed, fifo=fifo, owners_know=False)
-        super().__init__("p3-reduced" + "-prime" * primed + "-fifo" * fifo, knowledge)
+        super().__init__("p3-reduced", me, n, primed=primed, fifo=fifo, owners_know=False)
 
     def read(self, values: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return counts_and_bits(values, self._geometry)
 
     def relevant(self) -> Timestamp:
-        knowledge = self._knowledge
-        stamp = stamped(self.me, knowledge.vector, self._geometry)
-        knowledge.raise_entries(knowledge.vector & self._geometry.ones)
-        knowledge.set_own(2 * stamp.seq - 1)
-        knowledge.everyone_lacks_own()
+        stamp = stamped(self.me, self.vector, self._geometry)
+        self.raise_entries(self.vector & self._geometry.ones)
+        self.set_own(2 * stamp.seq - 1)
+        self.everyone_lacks_own()
         return stamp
 
 

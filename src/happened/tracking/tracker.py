@@ -123,7 +123,7 @@ class TrackerMachine:
 
     def mark(self) -> dict[str, Any]:
         """The present state, for `rewind`; cheaper than a snapshot, and for this object only."""
-        # Values are numbers, which never change, or have a copy of their own: lists of numbers, Knowledge.
+        # Values are numbers, which never change, or have a copy of their own, as lists do.
         return {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
 
     def rewind(self, mark: dict[str, Any]) -> None:

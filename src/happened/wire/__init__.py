@@ -94,14 +94,12 @@ when_unregistered(_forget)
 
 
 def _codec(number: int) -> Loaded:
-    codec = _codecs.get(number)
-    if codec is None:
-        for facts in declared():
-            if facts.wire is not None and facts.wire.number == number:
-                load(facts)
-                return _codecs[number]
+    for facts in declared() if number not in _codecs else ():
+        if facts.wire is not None and facts.wire.number == number:
+            load(facts)
+    if number not in _codecs:
         raise RemoteProtocolError(f"frame of an unknown protocol, number {number}")
-    return codec
+    return _codecs[number]
 
 
 def _number(kind: type) -> int:
@@ -118,10 +116,7 @@ def encode(message: Any) -> bytes:
 
 def encode_sends(sends: Sequence[Send[Any]]) -> list[bytes]:
     """The frames of one multicast's messages, each with its destination."""
-    messages = []
-    for _, message in sends:
-        messages.append(message)
-    return encode_multicast(messages)
+    return encode_multicast([message for _, message in sends])
 
 
 def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None = None) -> list[bytes]:
