@@ -324,16 +324,17 @@ def explore(
     todo = programs(processes, messages, casts=casts, self_addressed=self_addressed, renamed=renamed)
     if routers:
         todo = [Program((*program.sends, *((),) * routers)) for program in todo]
-    explorer = partial(Explorer, make, processes + routers, order=Order(order), fifo=fifo, optimal=optimal)
+    start = partial(Explorer, make, processes + routers, order=Order(order), fifo=fifo, optimal=optimal)
+    explorer = start()
     results: list[Explored] = []
-    for result in _explored(explorer, todo, workers):
+    for result in map(explorer.explore, todo) if workers == 1 else _in_workers(start, todo, workers):
         results.append(result)
         if progress is not None:
             progress(len(results), len(todo))
         if stop_at_first and result.violations:
             break
     return Exploration(
-        explorer().judged,
+        explorer.judged,
         len(results),
         sum(result.states for result in results),
         sum(result.transitions for result in results),
@@ -341,10 +342,7 @@ def explore(
     )
 
 
-def _explored(make: "Callable[[], Explorer]", todo: Sequence[Program], workers: int) -> Iterator[Explored]:
-    if workers == 1:
-        yield from map(make().explore, todo)
-        return
+def _in_workers(make: "Callable[[], Explorer]", todo: Sequence[Program], workers: int) -> Iterator[Explored]:
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers, _start_worker, (make,)) as pool:
         yield from pool.imap(_explore_in_worker, todo, chunksize=1 + len(todo) // (64 * workers))

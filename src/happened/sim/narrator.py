@@ -26,11 +26,11 @@ from ..ordering.capabilities import RecordsRules
 from ..ordering.explaining import hop_of
 from ..ordering.machine import Held, Hop, MessageKey
 from .programs import set_text
-from .scenes import ARRIVE, REFUSED, SEND, Scene, by_destination
+from .scenes import ARRIVE, REFUSED, SEND, Narration, Scene, by_destination
 from .truth import disagreement, keeps
 
 
-class Narrator:
+class Narrator(Narration):
     """`order` is the one to judge by, what the machines promise by default. `tick` advances clocks at
     deliveries too, as in the worked example of the textbook chapter. `now` tells virtual time in seconds."""
 
@@ -42,12 +42,11 @@ class Narrator:
         tick: bool = False,
         now: Callable[[], float | None] = lambda: None,
     ) -> None:
-        self._now = now
+        super().__init__(now)
         self._machines = machines
         self._order = machines[0].facts.order if order is None else order
         self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # at each, in its order
         self._tick = tick
-        self.scenes: list[Scene] = []
         self._truth = _Truth(notation.key_name)  # of application messages
         self._parts: dict[str, _Truth] = {}  # of hops, by the part of the system they are in
         self._logs = [explaining.logs(machine) for machine in machines]  # as each was after its last step
@@ -168,8 +167,7 @@ class Narrator:
             where = f" of {part}" if len(known) > 1 else ""
             for unit in sorted(units - after.get(part, units)):
                 rules.append(truths[part].why_redundant(process, unit, earlier[part], where))
-        scene = Scene(
-            number=len(self.scenes) + 1,
+        return self._tell(
             process=process,
             delivered=tuple(delivered),
             taken=tuple(taken),
@@ -178,11 +176,8 @@ class Narrator:
             held=tuple(explaining.holds(machine)),
             rules=tuple(rules),
             known=tuple(explaining.knowledge(machine)),
-            seconds=self._now(),
             **told,
         )
-        self.scenes.append(scene)
-        return scene
 
     def _judge(self, process: int, delivered: Iterable[MessageKey]) -> tuple[list[str], list[str]]:
         """Note deliveries; returns what is wrong with them, and what they overtake as they may."""

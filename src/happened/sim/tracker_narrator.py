@@ -19,20 +19,20 @@ from ..ordering import notation
 from ..ordering.machine import MessageKey
 from ..tracking import EventId, Piggybacked, Timestamp, TrackerMachine, bound_of, vectors
 from ..tracking.piggyback import PiggybackEntry, View, row
-from .scenes import ARRIVE, EVENT, REFUSED, SEND, Scene, by_destination
+from .scenes import ARRIVE, EVENT, REFUSED, SEND, Narration, Scene, by_destination
 
 Entry = tuple[int, int | None]
 """What is known of a process: how many relevant events, and whether the last has no successor yet."""
 
 
-class TrackerNarrator:
+class TrackerNarrator(Narration):
     def __init__(
         self,
         protocol: str,
         trackers: Sequence[TrackerMachine],
         now: Callable[[], float | None] = lambda: None,  # virtual time in seconds
     ) -> None:
-        self._now = now
+        super().__init__(now)
         self._trackers = trackers
         self._bound = bound_of(protocol)
         self._views = [tracker.view() for tracker in trackers]  # as each was after its last step
@@ -40,7 +40,6 @@ class TrackerNarrator:
         self._stamps: list[Timestamp] = []
         self._told_to: dict[tuple[int, int, int], tuple[Entry, MessageKey]] = {}  # who, whom, about whom
         self._sent_at: dict[MessageKey, int] = {}  # the number of the scene
-        self.scenes: list[Scene] = []
 
     def event(self, process: int, stamp: Timestamp, forced_by: Sequence[RuleUse] = ()) -> Scene:
         """A relevant event has happened, or a null event, for a reason that is told."""
@@ -123,15 +122,8 @@ class TrackerNarrator:
         return before, self._views[process]
 
     def _scene(self, process: int, **told: Any) -> Scene:
-        scene = Scene(
-            number=len(self.scenes) + 1,
-            process=process,
-            known=tuple(_remembered(self._trackers[process], self._views[process])),
-            seconds=self._now(),
-            **told,
-        )
-        self.scenes.append(scene)
-        return scene
+        known = tuple(_remembered(self._trackers[process], self._views[process]))
+        return self._tell(process=process, known=known, **told)
 
     def _chosen(
         self, key: MessageKey, to: int, view: View, entries: Sequence[PiggybackEntry]

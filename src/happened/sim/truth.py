@@ -39,9 +39,6 @@ class Messages:
         )
         self.deliveries = sum(sends << 1 + d for d, sends in enumerate(self.addressed))
 
-    def number(self, send: int) -> int:
-        return (send.bit_length() - 1) // (self.processes + 1)
-
     def numbers(self, sends: int) -> list[int]:
         return [bit // (self.processes + 1) for bit in unpack(sends)]
 
