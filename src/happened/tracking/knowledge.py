@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import lanes
-from . import checks
+from . import refusals
 from .piggyback import Piggyback, PiggybackEntry, View, decode
 from .tracker import Protocols, State, TrackerFacts, TrackerMachine, entries_of
 
@@ -111,7 +111,7 @@ class Knowledge(TrackerMachine):
 
     def on_send(self, to: int) -> Piggyback:
         if to == self.me or not 0 <= to < self.n:
-            checks.peer(to, self.me, self.n)
+            refusals.peer(to, self.me, self.n)
         lacking = self.lacking
         if self._fifo:
             lacking ^= lacking & self.sent
@@ -131,7 +131,7 @@ class Knowledge(TrackerMachine):
             or sender == self.me
             or not 0 <= sender < self.n
         ):
-            checks.arrival(sender, piggyback, self.me, self._geometry, self._primed)
+            refusals.arrival(sender, piggyback, self.me, self._geometry, self._primed)
         values: int = piggyback.values
         theirs: int | None = piggyback.columns
         guards, shift = self._guards, self._shift
@@ -142,7 +142,7 @@ class Knowledge(TrackerMachine):
                 raise RemoteProtocolError(f"the columns from {sender} say that it lacks its own values")
             if newer & self._own_guard:
                 # Where owners need not know, an event of ours (odd) may have got a successor (even).
-                checks.own_value(self._geometry.get(values, self.me), self._largest_own())
+                refusals.own_value(self._geometry.get(values, self.me), self._largest_own())
             lowest = newer >> shift
             mask = newer - lowest
             self.vector = vector = vector ^ (vector ^ values) & mask
@@ -192,15 +192,15 @@ class Knowledge(TrackerMachine):
         geometry = self._geometry
         return {
             "vector": geometry.unpack(self.vector),
-            "lacking": checks.sets_to_json(self.lacking, geometry),
-            "sent": checks.sets_to_json(self.sent, geometry),
+            "lacking": refusals.sets_to_json(self.lacking, geometry),
+            "sent": refusals.sets_to_json(self.sent, geometry),
         }
 
     def load(self, state: State) -> None:
         geometry = self._geometry
-        vector = checks.numbers(state["vector"], geometry)
-        lacking = checks.sets(state["lacking"], geometry)
-        sent = checks.sets(state["sent"], geometry)
+        vector = refusals.numbers(state["vector"], geometry)
+        lacking = refusals.sets(state["lacking"], geometry)
+        sent = refusals.sets(state["sent"], geometry)
         if lacking >> self.me & geometry.ones:
             raise ValueError("a process lacks nothing of its own vector")
         self.vector, self.lacking, self.sent = vector, lacking, sent

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, clock_lanes
-from . import checks
+from . import refusals
 from .piggyback import WIDTH_BITS, BitReader, BitWriter, Timestamp, known_to_sender
 from .tracker import Protocols, State, TrackerFacts, TrackerMachine
 
@@ -60,7 +60,7 @@ class Matrix(TrackerMachine):
     def relevant(self) -> Timestamp:
         geometry = clock_lanes(self.n)
         seq = geometry.get(self._rows[self.me], self.me) + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         self._rows[self.me] += 1 << geometry.width * self.me
         return Timestamp(self.me, seq, tuple(geometry.unpack(self._rows[self.me])))
 
@@ -70,11 +70,11 @@ class Matrix(TrackerMachine):
         return tuple(map(min, *rows)) if self.n > 1 else tuple(rows[0])
 
     def on_send(self, to: int) -> MatrixPiggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         return MatrixPiggyback(self.n, tuple(self._rows))
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.peer(sender, self.me, self.n)
+        refusals.peer(sender, self.me, self.n)
         if not isinstance(piggyback, MatrixPiggyback) or piggyback.n != self.n:
             raise RemoteProtocolError(f"not a matrix of {self.n} processes: {piggyback!r:.100}")
         geometry, me = clock_lanes(self.n), self.me
@@ -82,7 +82,7 @@ class Matrix(TrackerMachine):
         for row in piggyback.rows:
             if geometry.at_least(theirs, row) != geometry.guards:
                 raise RemoteProtocolError(f"{sender} knows that others know more than it does")
-        checks.own_value(geometry.get(theirs, me), geometry.get(self._rows[me], me))
+        refusals.own_value(geometry.get(theirs, me), geometry.get(self._rows[me], me))
         rows = list(map(geometry.maximum, self._rows, piggyback.rows))
         rows[me] = geometry.maximum(self._rows[me], theirs)
         self._rows = rows
@@ -105,7 +105,7 @@ class Matrix(TrackerMachine):
         return {"rows": [self._geometry.unpack(row) for row in self._rows]}
 
     def load(self, state: State) -> None:
-        rows = [checks.numbers(row, self._geometry) for row in state["rows"]]
+        rows = [refusals.numbers(row, self._geometry) for row in state["rows"]]
         if len(rows) != self.n:
             raise ValueError(f"{len(rows)} rows")
         self._rows = rows

@@ -15,7 +15,7 @@ of our own entry. With FIFO marks it would never be sent twice, so the two exclu
 from functools import partial
 
 from ..core.errors import require
-from . import checks
+from . import refusals
 from .knowledge import Knowledge, forms
 from .piggyback import Timestamp
 from .tracker import Protocols, TrackerFacts
@@ -34,7 +34,7 @@ class ReducedVector(Knowledge):
 
     def relevant(self) -> Timestamp:
         seq = self.own() + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         self.set_own(seq)
         if seq == 1 or not self._reset_once:
             self.everyone_lacks_own()

@@ -17,7 +17,7 @@ The entries due include our own; the sum and the k ≠ j of the printed test are
 from collections.abc import Sequence
 
 from ..core.errors import require
-from . import checks
+from . import refusals
 from .knowledge import Knowledge, forms
 from .p1 import PAPER
 from .piggyback import Piggyback, Timestamp
@@ -37,7 +37,7 @@ class BoundedDependencies(Knowledge):
 
     def _produce(self, *, null: bool) -> Timestamp:
         seq = self.own() + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         self.set_own(seq)
         self.everyone_lacks_only_own()
         vector = tuple(self._geometry.unpack(self.vector))
@@ -45,7 +45,7 @@ class BoundedDependencies(Knowledge):
 
     def on_send(self, to: int) -> Piggyback:
         # What `on_multicast` does for one destination, without its lists.
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         if self.due(to).bit_count() <= self._bound:
             return super().on_send(to)
         forced = self._produce(null=True)
@@ -53,7 +53,7 @@ class BoundedDependencies(Knowledge):
 
     def on_multicast(self, to: Sequence[int]) -> list[Piggyback]:
         for each in to:
-            checks.peer(each, self.me, self.n)
+            refusals.peer(each, self.me, self.n)
         # The copies of one message leave at one event: what the null event tells one of them, it tells all.
         forced = None
         if any(self.due(each).bit_count() > self._bound for each in to):

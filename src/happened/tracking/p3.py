@@ -21,7 +21,7 @@ the proof.
 """
 
 from ..core.lanes import Lanes
-from . import checks
+from . import refusals
 from .knowledge import Knowledge, forms
 from .p1 import PAPER
 from .piggyback import EventId, Piggyback, PiggybackEntry, Timestamp, View
@@ -44,7 +44,7 @@ def stamped(me: int, weights: int, geometry: Lanes) -> Timestamp:
     counts, flags = counts_and_bits(weights, geometry)
     immediate: frozenset[EventId] = frozenset((k, count) for k, count in enumerate(counts) if flags[k])
     seq = counts[me] + 1
-    checks.countable(2 * seq)
+    refusals.countable(2 * seq)
     return Timestamp(me, seq, (*counts[:me], seq, *counts[me + 1 :]), immediate=immediate)
 
 
@@ -62,7 +62,7 @@ class ImmediatePredecessors(PackedVector):
         return stamp
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         return Piggyback(self._geometry, self._geometry.ones, self._vector)
 
     def _largest_own(self) -> int:
@@ -79,7 +79,7 @@ class ImmediatePredecessors(PackedVector):
         return {"weights": self._geometry.unpack(self._vector)}
 
     def load(self, state: State) -> None:
-        self._vector = checks.numbers(state["weights"], self._geometry)
+        self._vector = refusals.numbers(state["weights"], self._geometry)
 
 
 class ReducedPredecessors(Knowledge):

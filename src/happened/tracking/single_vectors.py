@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from ..core.errors import LocalProtocolError
-from . import checks
+from . import refusals
 from .piggyback import Piggyback, PiggybackEntry, Timestamp, View
 from .tracker import Protocols, State, TrackerFacts, TrackerMachine, entries_of
 
@@ -25,18 +25,18 @@ class Lamport(TrackerMachine):
         self._seq = 0
 
     def relevant(self) -> Timestamp:
-        checks.countable(self._time + 1)
+        refusals.countable(self._time + 1)
         self._time += 1
         self._seq += 1
         return Timestamp(self.me, self._seq, scalar=self._time)
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         place = self._geometry.width * self.me
         return Piggyback(self._geometry, 1 << place, self._time << place)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         self._time = max(self._time, self._geometry.get(piggyback.values, sender))
 
 
@@ -52,7 +52,7 @@ class PackedVector(TrackerMachine):
     def _count(self) -> int:
         """Count a relevant event of ours, and return its number."""
         seq = self._geometry.get(self._vector, self.me) + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         self._vector += 1 << self._geometry.width * self.me
         return seq
 
@@ -62,11 +62,11 @@ class PackedVector(TrackerMachine):
 
     def _merge(self, sender: int, piggyback: Any) -> int:
         """Take in the newer values of a piggyback; returns the guards of their lanes."""
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         geometry, vector, theirs = self._geometry, self._vector, piggyback.values
         newer = geometry.at_least(vector, theirs) ^ geometry.guards
         if newer:
-            checks.own_value(geometry.get(theirs, self.me), self._largest_own())
+            refusals.own_value(geometry.get(theirs, self.me), self._largest_own())
             self._vector = vector ^ (vector ^ theirs) & geometry.spread(newer)
         return newer
 
@@ -90,7 +90,7 @@ class Vector(PackedVector):
         return Timestamp(self.me, seq, tuple(self._geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         return Piggyback(self._geometry, self._geometry.ones, self._vector)
 
     def view(self) -> View:
@@ -124,15 +124,15 @@ class Differential(PackedVector):
         self._step = 0
 
     def relevant(self) -> Timestamp:
-        checks.countable(self._step + 1)
+        refusals.countable(self._step + 1)
         seq = self._count()
         self._step += 1
         self._updated = self._geometry.put(self._updated, self.me, self._step)
         return Timestamp(self.me, seq, tuple(self._geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
-        checks.countable(self._step + 1)
+        refusals.peer(to, self.me, self.n)
+        refusals.countable(self._step + 1)
         geometry = self._geometry
         last = geometry.get(self._last_sent, to)
         changed = geometry.at_least(self._updated, geometry.ones * (last + 1))
@@ -141,7 +141,7 @@ class Differential(PackedVector):
         return Piggyback(self._geometry, changed >> geometry.shift, self._vector & geometry.spread(changed))
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.countable(self._step + 1)
+        refusals.countable(self._step + 1)
         if newer := self._merge(sender, piggyback):
             self._step += 1
             mask = self._geometry.spread(newer)
@@ -170,7 +170,7 @@ class Direct(PackedVector):
         return Timestamp(self.me, seq, dependencies=tuple(self._geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         if self._untold:
             raise LocalProtocolError(
                 f"process {self.me} has heard of an event since its own last one: produce a relevant event "
@@ -180,7 +180,7 @@ class Direct(PackedVector):
         return Piggyback(self._geometry, 1 << place if seq else 0, seq << place)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         told = self._geometry.get(piggyback.values, sender)
         if told > self._geometry.get(self._vector, sender):
             self._vector = self._geometry.put(self._vector, sender, told)
@@ -218,7 +218,7 @@ class Incremental(PackedVector):
         return Timestamp(self.me, seq, dependencies=tuple(self._geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         pending = self._pending
         return Piggyback(self._geometry, pending, self._vector & (pending << self._geometry.shift) - pending)
 
@@ -226,7 +226,7 @@ class Incremental(PackedVector):
         self._pending |= self._merge(sender, piggyback) >> self._geometry.shift
 
     def load(self, state: State) -> None:
-        if checks.numbers(state["pending"], self._geometry) & ~self._geometry.ones:
+        if refusals.numbers(state["pending"], self._geometry) & ~self._geometry.ones:
             raise ValueError("an entry is pending or it is not")
         super().load(state)
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol
 
 from ..core.errors import LocalProtocolError
 from ..core.lanes import Lanes, clock_lanes
-from . import checks
+from . import refusals
 from .piggyback import Piggyback, PiggybackEntry, Timestamp, View, decode
 
 State = dict[str, Any]
@@ -75,7 +75,7 @@ class TrackerMachine:
     """The same of single numbers."""
 
     def __init__(self, name: str, me: int, n: int, geometry: Lanes | None = None, **options: Any) -> None:
-        checks.member(me, n)
+        refusals.member(me, n)
         self.me = me
         self.n = n
         self._name = name
@@ -94,7 +94,7 @@ class TrackerMachine:
         """The same for each copy of one message, sent to all of these at once. A null event that any copy
         needs happens before all of them; the first has it as `forced`."""
         for each in to:  # before the first of them changes anything
-            checks.peer(each, self.me, self.n)
+            refusals.peer(each, self.me, self.n)
         return [self.on_send(each) for each in to]
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
@@ -136,17 +136,17 @@ class TrackerMachine:
 
     def load(self, state: State) -> None:
         """Take over what `save` gave, or raise ValueError: everything is read before anything changes."""
-        read = {f"_{name}": checks.numbers(state[name], self._geometry) for name in self.vectors}
-        read |= {f"_{name}": checks.number(state[name]) for name in self.numbers}
+        read = {f"_{name}": refusals.numbers(state[name], self._geometry) for name in self.vectors}
+        read |= {f"_{name}": refusals.number(state[name]) for name in self.numbers}
         vars(self).update(read)
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
-        return checks.dump(self._name, self.me, self.n, **self._options, **self.save())
+        return refusals.dump(self._name, self.me, self.n, **self._options, **self.save())
 
     def restore(self, data: bytes) -> None:
         """Replace this machine's state by a snapshot of the same protocol, process and options."""
-        with checks.loading(data, self._name, self.me, self.n, **self._options) as state:
+        with refusals.loading(data, self._name, self.me, self.n, **self._options) as state:
             self.load(state)
 
 

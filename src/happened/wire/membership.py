@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..ordering.facts import MANY_PROCESSES
 
 MARK = 0xFF
 """The first byte of every frame that changes the members."""
@@ -26,7 +27,7 @@ MARK = 0xFF
 MAX_CHANGE = 1 << 16
 """Bytes of one frame: a name and an address, with room to spare."""
 
-MAX_INDEX = 65_536
+MAX_INDEX = MANY_PROCESSES
 """One more than the largest index: as many processes as any message can tell apart."""
 
 FORM = 1
