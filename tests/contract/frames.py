@@ -2,7 +2,6 @@
 in decoding nor in the machine that receives what was decoded."""
 
 from functools import lru_cache
-from importlib import import_module
 
 import pytest
 
@@ -19,7 +18,7 @@ DAMAGED = 400
 
 
 def codec_of(facts):
-    return import_module(facts.wire.codec)
+    return wire.named_codec(facts)
 
 
 def check_codec(facts, seed):

@@ -16,8 +16,7 @@ from happened.core.errors import LocalProtocolError
 from happened.core.places import Separator
 from happened.ordering import create, protocols
 from happened.ordering.causal.extended_history import ExtendedHistory, ObservedHistory
-from happened.sim.playing import read_program
-from happened.sim.programs import Program
+from happened.sim.programs import Program, read_program
 from happened.sim.story import Story
 from happened.sim.terrain import Terrain, relays
 from oracles.history import History as Truth

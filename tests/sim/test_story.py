@@ -18,8 +18,7 @@ from happened.core.orders import Order
 from happened.ordering import able, protocols
 from happened.ordering.capabilities import TellsUnits
 from happened.ordering.causal.ks import KshemkalyaniSinghal
-from happened.sim.playing import read_program
-from happened.sim.programs import Program, programs
+from happened.sim.programs import Program, programs, read_program
 from happened.sim.story import Story
 from happened.trace import KINDS
 from happened.tracking.knowledge import Knowledge

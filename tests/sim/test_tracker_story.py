@@ -11,9 +11,8 @@ import effort
 from happened import tracking
 from happened.core.destinations import pack
 from happened.core.errors import LocalProtocolError
-from happened.sim.playing import read_program
-from happened.sim.programs import EVENT, Program
-from happened.sim.tracker_story import TrackerStory
+from happened.sim.programs import EVENT, Program, read_program
+from happened.sim.story import TrackerStory
 from happened.tracking.knowledge import Knowledge
 from oracles.literal_tracking import Rules
 

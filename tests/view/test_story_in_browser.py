@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from happened.cli.terrain_option import read_terrain
-from happened.sim.playing import read_program
-from happened.sim.story import Story
-from happened.sim.tracker_story import TrackerStory
+from happened.sim.programs import read_program
+from happened.sim.story import Story, TrackerStory
 from happened.view.story_page import story_page
 from view.chromium import Tab
 

@@ -10,11 +10,10 @@ from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
-from ..sim.playing import read_program
+from ..sim.programs import read_program
 from ..sim.scenes import story_text
-from ..sim.story import Story
+from ..sim.story import Story, TrackerStory
 from ..sim.terrain import Terrain
-from ..sim.tracker_story import TrackerStory
 from .options import add_output, add_promised_order, option
 from .output import refuse_earlier_file
 from .parser import Parser

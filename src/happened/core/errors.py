@@ -17,6 +17,12 @@ class LocalProtocolError(ProtocolError):
     """Our own caller broke the rules."""
 
 
+def require(holds: object, why: str) -> None:
+    """Refuse what our own caller asked for, unless this holds."""
+    if not holds:
+        raise LocalProtocolError(why)
+
+
 class RemoteProtocolError(ProtocolError):
     """A peer broke the rules, or its bytes cannot be decoded."""
 

@@ -14,7 +14,7 @@ Invariant  `behind` of the branches of a place are disjoint and do not contain t
 from typing import Any, NamedTuple
 
 from .destinations import unpack
-from .errors import LocalProtocolError
+from .errors import require
 
 
 class Branch(NamedTuple):
@@ -121,45 +121,37 @@ def alone(me: int, n: int) -> Place:
 def check(place: Place, me: int, n: int) -> None:
     """Raise if no process `me` of n can have this place."""
     everybody, itself = (1 << n) - 1, 1 << me
-    if place.neighbours & (itself | ~everybody):
-        raise LocalProtocolError(f"the neighbours of process {me} must be other processes, out of {n}")
+    strangers = place.neighbours & (itself | ~everybody)
+    require(not strangers, f"the neighbours of process {me} must be other processes, out of {n}")
     reached = 0
     for branch in place.branches:
-        addressed = 1 << branch.towards | branch.copies
-        if addressed & ~place.neighbours:
-            strangers = _names(addressed & ~place.neighbours)
-            raise LocalProtocolError(
-                f"process {me} addresses its neighbours only, and {strangers} is not one"
-            )
-        if branch.behind & (reached | itself | ~everybody) or not branch.behind >> branch.towards & 1:
-            raise LocalProtocolError(
-                f"the branch of process {me} towards {branch.towards} must reach that process, and "
-                "processes that no other branch reaches"
-            )
-        reached |= branch.behind
-    if place.witnesses & ~place.neighbours:
-        strangers = _names(place.witnesses & ~place.neighbours)
-        raise LocalProtocolError(
-            f"the witnesses of process {me} must be among its neighbours; {strangers} is not"
+        strangers = (1 << branch.towards | branch.copies) & ~place.neighbours
+        why = f"process {me} addresses its neighbours only, and {_names(strangers)} is not one"
+        require(not strangers, why)
+        require(
+            not branch.behind & (reached | itself | ~everybody) and branch.behind >> branch.towards & 1,
+            f"the branch of process {me} towards {branch.towards} must reach that process, and "
+            "processes that no other branch reaches",
         )
+        reached |= branch.behind
+    strangers = place.witnesses & ~place.neighbours
+    why = f"the witnesses of process {me} must be among its neighbours; {_names(strangers)} is not"
+    require(not strangers, why)
     for separator in place.separators:
         _check_separator(separator, me, everybody)
 
 
 def _check_separator(separator: Separator, me: int, everybody: int) -> None:
     name = "{" + _names(separator.members) + "}"
-    if not separator.members >> me & 1 or separator.members & ~everybody:
-        raise LocalProtocolError(f"process {me} filters at the separators it belongs to, and not at {name}")
+    own = separator.members >> me & 1 and not separator.members & ~everybody
+    require(own, f"process {me} filters at the separators it belongs to, and not at {name}")
     covered = separator.members
     for component in separator.components:
-        if component & covered:
-            raise LocalProtocolError(
-                f"process {_names(component & covered)} is on two sides of separator {name}"
-            )
+        twice = component & covered
+        require(not twice, f"process {_names(twice)} is on two sides of separator {name}")
         covered |= component
-    if covered != everybody:
-        missing = _names(everybody & ~covered)
-        raise LocalProtocolError(f"process {missing} is on no side of separator {name}")
+    missing = everybody & ~covered
+    require(covered == everybody, f"process {_names(missing)} is on no side of separator {name}")
 
 
 def _names(processes: int) -> str:

@@ -21,7 +21,6 @@ Leaves out what processes say for themselves: control information, piggybacks of
 
 import hashlib
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, Protocol
 
 from ..core.destinations import pack, unpack
@@ -29,7 +28,7 @@ from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from ..ordering import Facts, Machine, having
 from ..ordering.capabilities import TellsClock
-from ..wire import piggybacks
+from ..wire import named_codec, piggybacks
 from .kernel import Kernel
 
 SCHEME = "ecdsa-p256-1"
@@ -128,7 +127,7 @@ class SignedOrdered:
 def check_protocol(facts: Facts, machine: Machine) -> TellsClock:
     """The machine as one that tells its clocks. LocalProtocolError if its protocol, registered by others,
     does not tell what signatures need to know."""
-    kinds = import_module(facts.wire.codec).MESSAGES if facts.wire is not None else ()
+    kinds = named_codec(facts).MESSAGES if facts.wire is not None else ()
     silent = [f"{kind.__name__} tells nothing by `carries`" for kind in kinds if not hasattr(kind, "carries")]
     clocks = having(machine, TellsClock)
     if clocks is None:

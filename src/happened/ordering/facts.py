@@ -75,7 +75,7 @@ class WireFormat:
     named, not imported: the room `wire` stands on this one."""
 
     number: int  # part of the format: never reused, never changed
-    codec: str  # dotted name of a module with MESSAGES, encode and decode; see wire/__init__.py
+    codec: str  # `module` or `module:attribute` with MESSAGES, encode and decode; see wire/__init__.py
 
 
 AT_JOIN = "gets an index, and is addressed by whoever has heard of it"

@@ -1,4 +1,6 @@
-"""A protocol as a transition table; a transition is worked out when it is first asked for.
+"""A protocol as a transition table, and the search over its states.
+
+A transition is worked out when it is first asked for.
 
 Machines are pure, so what one does depends on nothing but its state and its input. States and messages
 are interned as small integers, and each (state, input) pair is tried on a real machine once, through
@@ -9,15 +11,35 @@ Bound      `forget` empties the table: numbers given out before it mean nothing 
 """
 
 import pickle
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 from ..core.destinations import unpack
 from ..core.effects import Deliver, Send
 from ..ordering import Machine, Multicast, Unit, having
 from ..ordering.capabilities import TellsUnits
 
+S = TypeVar("S")
+A = TypeVar("A")
 Factory = Callable[[int, int], Machine]
+
+
+class Table:
+    """Values as small integers."""
+
+    def __init__(self, *values: Any) -> None:
+        self._values = list(values)
+        self._numbers = {value: number for number, value in enumerate(values)}
+
+    def number(self, value: Any, key: Any = None) -> int:
+        """The number of this value, or of the one with this key."""
+        number = self._numbers.setdefault(value if key is None else key, len(self._values))
+        if number == len(self._values):
+            self._values.append(value)
+        return number
+
+    def __getitem__(self, number: int) -> Any:
+        return self._values[number]
 
 
 class Transition(NamedTuple):
@@ -41,15 +63,13 @@ class Automaton:
         self.forget()
 
     def forget(self) -> None:
-        self._states: list[tuple[int, bytes]] = []
-        self._state_number: dict[tuple[int, bytes], int] = {}
-        self._logs: list[frozenset[Unit] | None] = []
-        self._messages: list[Any] = []
-        self._message_number: dict[bytes, int] = {}
+        self._states = Table()  # (process, snapshot)
+        self._messages = Table()
+        self._logs: dict[int, frozenset[Unit]] = {}
         self._units: dict[int, frozenset[Unit]] = {}
         self._multicasts: dict[tuple[int, int], Transition] = {}
         self._receives: dict[tuple[int, int], Transition] = {}
-        self.initial = tuple(self._number_state(me, data) for me, data in enumerate(self._initial))
+        self.initial = tuple(map(self._states.number, enumerate(self._initial)))
 
     def __len__(self) -> int:
         return len(self._multicasts) + len(self._receives)
@@ -81,7 +101,7 @@ class Automaton:
 
     def log(self, state: int) -> frozenset[Unit]:
         """The units in the log of a machine in this state."""
-        units = self._logs[state]
+        units = self._logs.get(state)
         if units is None:
             assert self.tells_log, "asked only of machines that tell their log"
             self._restore(state)
@@ -102,28 +122,49 @@ class Automaton:
             return Transition(state, 0, (), (), f"{type(error).__name__}: {error}")
         packets = tuple(self._packet(me, effect) for effect in effects if isinstance(effect, Send))
         delivered = tuple((effect.sender, effect.clock) for effect in effects if isinstance(effect, Deliver))
-        return Transition(self._number_state(me, machine.snapshot()), clock, packets, delivered, "")
+        return Transition(self._states.number((me, machine.snapshot())), clock, packets, delivered, "")
 
     def _restore(self, state: int) -> Machine:
         me, data = self._states[state]
-        machine = self._machines[me]
+        machine: Machine = self._machines[me]
         machine.restore(data)
         return machine
 
-    def _number_state(self, me: int, data: bytes) -> int:
-        number = self._state_number.setdefault((me, data), len(self._states))
-        if number == len(self._states):
-            self._states.append((me, data))
-            self._logs.append(None)
-        return number
-
     def _packet(self, source: int, send: Send[Any]) -> int:
         """A message on a link: modulo n² its channel, source · n + destination."""
-        return (self._number_message(send.message) * self._n + source) * self._n + send.to
-
-    def _number_message(self, message: Any) -> int:
         # Equal messages whose pickles differ get two numbers: states are then merged less, never wrongly.
-        number = self._message_number.setdefault(pickle.dumps(message), len(self._messages))
-        if number == len(self._messages):
-            self._messages.append(message)
-        return number
+        number = self._messages.number(send.message, pickle.dumps(send.message))
+        return (number * self._n + source) * self._n + send.to
+
+
+def breadth_first(
+    reached: dict[S, tuple[S, A] | None],
+    enabled: Callable[[S], Iterable[A]],
+    perform: Callable[[S, A], S | None],
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
+    """Reach every state from the one in `reached`, each once; returns how many actions were performed.
+
+    `reached` tells of each state from which other one, and by which action, it was reached first.
+    """
+    transitions, frontier = 0, list(reached)
+    while frontier and not is_over():
+        following = []
+        for state in frontier:
+            for action in enabled(state):
+                transitions += 1
+                after = perform(state, action)
+                if after is not None and after not in reached:
+                    reached[after] = state, action
+                    following.append(after)
+        frontier = following
+    return transitions
+
+
+def way_to(state: S, reached: dict[S, tuple[S, A] | None]) -> list[tuple[S, A]]:
+    """The first way to a state: each step with the state before it."""
+    steps = []
+    while (previous := reached[state]) is not None:
+        steps.append(previous)
+        state = previous[0]
+    return steps[::-1]

@@ -13,13 +13,16 @@ Assumes    a protocol that treats processes alike: they enter a computation in t
            A LocalProtocolError of `on_send` forbids that send (`direct` has such rules) and is counted.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
 from ..tracking import EventId, Timestamp, TrackerMachine, create, vectors
+from .automaton import Table, breadth_first, way_to
 
 Factory = Callable[[int, int], TrackerMachine]
 
@@ -96,59 +99,35 @@ class TrackerStep(NamedTuple):
     error: str
 
 
-class _Table:
-    """Values as small integers."""
-
-    def __init__(self, *values: Any) -> None:
-        self.values = list(values)
-        self._numbers = {value: number for number, value in enumerate(values)}
-
-    def number(self, value: Any) -> int:
-        number = self._numbers.setdefault(value, len(self.values))
-        if number == len(self.values):
-            self.values.append(value)
-        return number
-
-    def __getitem__(self, number: int) -> Any:
-        return self.values[number]
-
-
 class _Automaton:
     """A tracker as a transition table; as machines are pure, each transition is worked out once."""
 
     def __init__(self, factory: Factory, processes: int) -> None:
         self._machines = [factory(me, processes) for me in range(processes)]
-        self._states = _Table()
-        self._piggybacks = _Table()
+        self._states = Table()
+        self._piggybacks = Table()
         self._steps: dict[tuple[Any, ...], TrackerStep] = {}
         self.initial = tuple(self._states.number((m.me, m.snapshot())) for m in self._machines)
 
-    def relevant(self, state: int) -> TrackerStep:
-        return self._step((state, "relevant"), lambda machine: machine.relevant())
-
-    def send(self, state: int, to: int) -> TrackerStep:
-        return self._step((state, "send", to), lambda machine: machine.on_send(to))
-
-    def receive(self, state: int, sender: int, piggyback: int) -> TrackerStep:
-        carried = self._piggybacks[piggyback]
-        key = (state, "receive", sender, piggyback)
-        return self._step(key, lambda machine: machine.on_receive(sender, carried))
+    def step(self, state: int, method: str, *arguments: int) -> TrackerStep:
+        """What a tracker in this state does by this method; the last argument of `on_receive` is a number."""
+        key = (state, method, *arguments)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._try(state, method, *arguments)
+        return step
 
     def entries(self, piggyback: int) -> int:
         return int(self._piggybacks[piggyback].entries)
 
-    def _step(self, key: tuple[Any, ...], act: Callable[[TrackerMachine], Any]) -> TrackerStep:
-        step = self._steps.get(key)
-        if step is None:
-            step = self._steps[key] = self._try(key[0], key[1] == "send", act)
-        return step
-
-    def _try(self, state: int, sends: bool, act: Callable[[TrackerMachine], Any]) -> TrackerStep:
+    def _try(self, state: int, method: str, *arguments: Any) -> TrackerStep:
         me, data = self._states[state]
-        machine = self._machines[me]
+        machine, sends = self._machines[me], method == "on_send"
         machine.restore(data)
+        if method == "on_receive":
+            arguments = arguments[0], self._piggybacks[arguments[1]]
         try:
-            result = act(machine)
+            result = getattr(machine, method)(*arguments)
         except Exception as error:  # any exception at all is the verdict on the protocol under test
             forbidden = sends and isinstance(error, LocalProtocolError)
             return TrackerStep(state, None, None, "" if forbidden else f"{type(error).__name__}: {error}")
@@ -178,29 +157,21 @@ class _Search:
         self._fifo = fifo
         self._bound = bound
         self._limit = limit
-        self._knows = _Table(Knows())
-        self._packets = _Table()
-        self._told = _Table(())
+        self._knows = Table(Knows())
+        self._packets = Table()
+        self._told = Table(())
         start = TrackingState(self._automaton.initial, (0,) * processes, (), 0, messages, relevant, 0)
         self._reached: dict[TrackingState, tuple[TrackingState, Action] | None] = {start: None}
-        self._transitions = self._refused = 0
+        self._refused = 0
         self._violations: list[TrackingViolation] = []
         self._judged: dict[tuple[int, int, int], str] = {}
 
     def run(self) -> TrackingExploration:
-        frontier = list(self._reached)
-        while frontier and len(self._violations) < self._limit:
-            following = []
-            for state in frontier:
-                for action in self._enabled(state):
-                    after = self._perform(state, action)
-                    self._transitions += 1
-                    if after is not None and after not in self._reached:
-                        self._reached[after] = state, action
-                        following.append(after)
-            frontier = following
+        transitions = breadth_first(
+            self._reached, self._enabled, self._perform, lambda: len(self._violations) >= self._limit
+        )
         return TrackingExploration(
-            len(self._reached), self._transitions, self._refused, tuple(self._violations[: self._limit])
+            len(self._reached), transitions, self._refused, tuple(self._violations[: self._limit])
         )
 
     def _enabled(self, state: TrackingState) -> Iterator[Action]:
@@ -273,11 +244,11 @@ class _Search:
     def _step(self, state: TrackingState, action: Action) -> TrackerStep:
         mine = state.trackers[self._actor(state, action)]
         if action[0] == "relevant":
-            return self._automaton.relevant(mine)
+            return self._automaton.step(mine, "relevant")
         if action[0] == "send":
-            return self._automaton.send(mine, action[2])
+            return self._automaton.step(mine, "on_send", action[2])
         packet = self._packets[state.in_flight[action[1]]]
-        return self._automaton.receive(mine, packet.sender, packet.piggyback)
+        return self._automaton.step(mine, "on_receive", packet.sender, packet.piggyback)
 
     def _judge(
         self, state: TrackingState, action: Action, after: TrackingState, p: int
@@ -286,7 +257,7 @@ class _Search:
         key = after.trackers[p], after.knows[p], after.told
         fault = self._judged.get(key)
         if fault is None:
-            step = self._automaton.relevant(after.trackers[p])
+            step = self._automaton.step(after.trackers[p], "relevant")
             fault = step.error or self._fault(self._knows[after.knows[p]], after.told, step.result)
             self._judged[key] = fault
         if fault:
@@ -320,20 +291,14 @@ class _Search:
     def _remember(self, told: int, knows: Knows, stamp: Timestamp) -> int:
         if stamp.scalar is None and stamp.dependencies is None:
             return told
-        return self._told.number(
-            tuple(sorted((*self._told[told], ((stamp.process, stamp.seq), stamp)), key=_event))
-        )
+        stamps = *self._told[told], ((stamp.process, stamp.seq), stamp)
+        return self._told.number(tuple(sorted(stamps, key=itemgetter(0))))
 
     def _report(self, reason: str, state: TrackingState, action: Action) -> None:
         if len(self._violations) < self._limit:
-            self._violations.append(TrackingViolation(reason, tuple(self._narrate(state, action))))
-
-    def _narrate(self, state: TrackingState, action: Action) -> list[str]:
-        lines = [self._line(state, action)]
-        while (previous := self._reached[state]) is not None:
-            lines.append(self._line(*previous))
-            state = previous[0]
-        return lines[::-1]
+            steps = [*way_to(state, self._reached), (state, action)]
+            schedule = tuple(itertools.starmap(self._line, steps))
+            self._violations.append(TrackingViolation(reason, schedule))
 
     def _line(self, state: TrackingState, action: Action) -> str:
         if action[0] == "relevant":
@@ -342,13 +307,8 @@ class _Search:
             return f"{action[1]} sends to {action[2]}"
         packet = self._packets[state.in_flight[action[1]]]
         nth = sum(self._packets[number][:2] == packet[:2] for number in state.in_flight[: action[1] + 1])
-        return f"{packet.to} receives from {packet.sender}" + (
-            f" (number {nth} in flight)" if nth > 1 else ""
-        )
-
-
-def _event(item: tuple[EventId, Timestamp]) -> EventId:
-    return item[0]
+        which = f" (number {nth} in flight)" if nth > 1 else ""
+        return f"{packet.to} receives from {packet.sender}{which}"
 
 
 def _replaced(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:

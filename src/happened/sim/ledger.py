@@ -8,7 +8,6 @@ Transmissions are folded into totals batch by batch; with a file, each is also a
 
 from array import array
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +35,7 @@ class Transmission(NamedTuple):
     added: int = 0  # 1 unless it is first-hand: an application message, by its sender, to a destination
 
 
+SCHEMA = pa.schema([(name, pa.int64()) for name in Transmission._fields])
 MEASURES = ("entries", "units", "control_bytes", "model_bytes", "tracking_entries", "tracking_bytes")
 
 
@@ -43,7 +43,10 @@ class Ledger:
     """The account of one run."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._table = _LedgerTable(file) if file is not None else None
+        self._table: pq.ParquetWriter | None = None
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._table = pq.ParquetWriter(file, SCHEMA, compression="zstd")
         self._columns = {name: array("q") for name in Transmission._fields}
         self._rows = self._columns["sender"]
         self._transmissions = 0
@@ -55,14 +58,6 @@ class Ledger:
         self._held = array("q")
         self._waits = array("q")
         self._late = array("q")
-
-    def __enter__(self) -> "Ledger":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Write what is left; a ledger without a file needs no closing."""
@@ -101,14 +96,11 @@ class Ledger:
             "added": self._added,
             "arrivals": len(self._held),
             "deliveries": len(self._waits),
-            **{
-                name: {"mean": self._sum[name] / sent if sent else 0.0, "max": self._max[name]}
-                for name in MEASURES
-            },
+            **{name: {"mean": self._sum[name] / max(sent, 1), "max": self._max[name]} for name in MEASURES},
             "log_units": _spread(self._log_units) if self._log_units else None,
             "held": _spread(self._held),
-            "wait": {name: value / 1e9 for name, value in _spread(self._waits, p99=True).items()},
-            "late": {name: value / 1e9 for name, value in _spread(self._late, p99=True).items()},
+            "wait": _spread_of_times(self._waits),
+            "late": _spread_of_times(self._late),
         }
 
     def _fold(self) -> None:
@@ -120,7 +112,7 @@ class Ledger:
             self._sum[name] += int(batch[name].sum())
             self._max[name] = max(self._max[name], int(batch[name].max()))
         if self._table is not None:
-            self._table.write(batch)
+            self._table.write_batch(pa.record_batch(list(batch.values()), schema=SCHEMA))
         for column in self._columns.values():
             del column[:]
 
@@ -131,14 +123,5 @@ def _spread(values: "array[int]", p99: bool = False) -> dict[str, float]:
     return {"mean": float(found.mean()), **tail, "max": int(found.max())}
 
 
-class _LedgerTable:
-    def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._schema = pa.schema([(name, pa.int64()) for name in Transmission._fields])
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-
-    def write(self, columns: dict[str, np.ndarray]) -> None:
-        self._writer.write_batch(pa.record_batch(list(columns.values()), schema=self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
+def _spread_of_times(values: "array[int]") -> dict[str, float]:
+    return {name: value / 1e9 for name, value in _spread(values, p99=True).items()}

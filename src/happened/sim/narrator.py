@@ -26,22 +26,27 @@ from ..ordering.capabilities import RecordsRules
 from ..ordering.explaining import hop_of
 from ..ordering.machine import Held, Hop, MessageKey
 from .programs import set_text
-from .promises import disagreement, keeps
-from .scenes import ARRIVE, REFUSED, SEND, Scene
+from .scenes import ARRIVE, REFUSED, SEND, Narration, Scene, by_destination
+from .truth import disagreement, keeps
 
 
-class Narrator:
+class Narrator(Narration):
     """`order` is the one to judge by, what the machines promise by default. `tick` advances clocks at
-    deliveries too, as in the worked example of the textbook chapter."""
+    deliveries too, as in the worked example of the textbook chapter. `now` tells virtual time in seconds."""
 
     def __init__(
-        self, machines: Sequence[Machine], *, order: Order | None = None, tick: bool = False
+        self,
+        machines: Sequence[Machine],
+        *,
+        order: Order | None = None,
+        tick: bool = False,
+        now: Callable[[], float | None] = lambda: None,
     ) -> None:
+        super().__init__(now)
         self._machines = machines
         self._order = machines[0].facts.order if order is None else order
         self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # at each, in its order
         self._tick = tick
-        self.scenes: list[Scene] = []
         self._truth = _Truth(notation.key_name)  # of application messages
         self._parts: dict[str, _Truth] = {}  # of hops, by the part of the system they are in
         self._logs = [explaining.logs(machine) for machine in machines]  # as each was after its last step
@@ -54,9 +59,7 @@ class Narrator:
             if recorder is not None:
                 recorder.observe()
 
-    def sent(
-        self, process: int, clock: int, to: int, effects: Sequence[Effect], seconds: float | None = None
-    ) -> Scene:
+    def sent(self, process: int, clock: int, to: int, effects: Sequence[Effect]) -> Scene:
         """A process has multicast M(process, clock) to this set."""
         key = process, clock
         copies = self._depart(process, effects)
@@ -74,17 +77,9 @@ class Narrator:
             to=tuple(unpack(to)),
             carried=self._carried(process, own),
             passed=self._passed(process, [send for send in copies if send not in own]),
-            seconds=seconds,
         )
 
-    def arrived(
-        self,
-        process: int,
-        source: int,
-        message: Any,
-        effects: Sequence[Effect],
-        seconds: float | None = None,
-    ) -> Scene:
+    def arrived(self, process: int, source: int, message: Any, effects: Sequence[Effect]) -> Scene:
         """A copy from `source` has arrived."""
         copies = self._depart(process, effects)
         name, hop = _arrival_name(self._machines[process], message, source)
@@ -110,7 +105,6 @@ class Narrator:
             departed=departed,
             arrival=name if message.to and is_new else None,
             passed=self._passed(process, copies),
-            seconds=seconds,
         )
 
     def refused(self, process: int, what: str, message: Any = None) -> Scene:
@@ -173,8 +167,7 @@ class Narrator:
             where = f" of {part}" if len(known) > 1 else ""
             for unit in sorted(units - after.get(part, units)):
                 rules.append(truths[part].why_redundant(process, unit, earlier[part], where))
-        scene = Scene(
-            number=len(self.scenes) + 1,
+        return self._tell(
             process=process,
             delivered=tuple(delivered),
             taken=tuple(taken),
@@ -185,8 +178,6 @@ class Narrator:
             known=tuple(explaining.knowledge(machine)),
             **told,
         )
-        self.scenes.append(scene)
-        return scene
 
     def _judge(self, process: int, delivered: Iterable[MessageKey]) -> tuple[list[str], list[str]]:
         """Note deliveries; returns what is wrong with them, and what they overtake as they may."""
@@ -243,14 +234,12 @@ class Narrator:
 
     def _carried(self, process: int, copies: Sequence[Send[Any]]) -> tuple[str, ...]:
         """What the copies of one message carry, told apart by destination where they differ."""
-        by_text: dict[str, list[int]] = {}
         hops = [hop_of(self._machines[process], message, to) for to, message in copies]
-        for (to, message), hop in zip(copies, hops, strict=True):
-            text = notation.carried(message, None if hop is None else hop.units)
-            by_text.setdefault(f"{text}{_as_hop(hop)}", []).append(to)
-        if len(by_text) <= 1 or all(hops):
-            return tuple(by_text)
-        return tuple(f"{text}  (to {', '.join(map(str, to))})" for text, to in by_text.items())
+        told = [
+            (to, notation.carried(message, None if hop is None else hop.units) + _as_hop(hop))
+            for (to, message), hop in zip(copies, hops, strict=True)
+        ]
+        return by_destination(told, tells_where=not all(hops))
 
     def _passed(self, process: int, copies: Iterable[Send[Any]]) -> tuple[str, ...]:
         """What an arrival made the machine send, message by message."""

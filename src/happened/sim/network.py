@@ -44,16 +44,8 @@ class Delay:
 
 # name -> how it is written, which parameters fit, one sample in seconds
 _DISTRIBUTIONS: dict[str, tuple[str, Callable[..., bool], Callable[..., float]]] = {
-    "exp": (
-        "exp:MEAN",
-        lambda mean: mean >= 0,
-        lambda rng, mean: mean * rng.expovariate(1.0),
-    ),
-    "uniform": (
-        "uniform:A:B",
-        lambda low, high: 0 <= low <= high,
-        lambda rng, low, high: rng.uniform(low, high),
-    ),
+    "exp": ("exp:MEAN", lambda mean: mean >= 0, lambda rng, mean: mean * rng.expovariate(1.0)),
+    "uniform": ("uniform:A:B", lambda low, high: 0 <= low <= high, Random.uniform),
     "constant": ("constant:X", lambda delay: delay >= 0, lambda rng, delay: delay),
     "lognormal": (
         "lognormal:MEDIAN:SIGMA",
@@ -112,11 +104,10 @@ class SimulatedLinks:
         """When the packet arrives, in ns; twice if the network doubles it. A delay not given is drawn."""
         if delay is None:
             delay = self._network.delay.draw(self._delays)
-        first = self._arrival(sender, to, now, delay)
-        share = self._network.duplicate
+        delays, share = [delay], self._network.duplicate
         if share and self._duplicates.random() < share:
-            return first, self._arrival(sender, to, now, self._network.delay.draw(self._duplicates))
-        return (first,)
+            delays.append(self._network.delay.draw(self._duplicates))
+        return tuple(self._arrival(sender, to, now, each) for each in delays)
 
     def _arrival(self, sender: int, to: int, now: int, delay: int) -> int:
         arrival = self.direct(sender, to, now, delay)

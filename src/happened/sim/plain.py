@@ -26,12 +26,7 @@ def control_sizes(messages: Sequence[PlainMessage]) -> Sequence[int]:
 
 
 class Plain(Process):
-    facts = Facts(
-        name="plain",
-        order=Order.NONE,
-        description="no order at all",
-        paper="",
-    )
+    facts = Facts(name="plain", order=Order.NONE, description="no order at all", paper="")
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)

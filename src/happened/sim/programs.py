@@ -5,18 +5,20 @@ their packets arrive, is for an explorer to choose. Two programs that differ onl
 the processes behave alike under a protocol that treats processes alike, so one of each class is kept.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise, permutations, product
 from typing import NamedTuple
 
 from ..core.destinations import pack, unpack
-from ..core.errors import LocalProtocolError
+from ..core.errors import LocalProtocolError, require
 
 CASTS = ("multicast", "unicast", "broadcast")
-
-
 EVENT = 0
 """In place of a destination set: a relevant event, in the programs of trackers."""
+MOST_PROCESSES = 64
+"""That a story can show."""
+ACTION = r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}|e\b"
 
 
 class Program(NamedTuple):
@@ -50,10 +52,10 @@ def programs(
     renamed: bool = False,
 ) -> list[Program]:
     """One program of each class of `messages` sends in all, the smallest first; if `renamed`, all of them."""
-    if processes < 1 or messages < 1:
-        raise LocalProtocolError(f"a program needs processes and messages, not {processes} and {messages}")
-    if processes == 1 and not self_addressed:
-        raise LocalProtocolError("a single process can only send to itself; allow that, or add a process")
+    enough = processes >= 1 and messages >= 1
+    require(enough, f"a program needs processes and messages, not {processes} and {messages}")
+    possible = processes > 1 or self_addressed
+    require(possible, "a single process can only send to itself; allow that, or add a process")
     renamings = [] if renamed else [_Renaming(p, processes) for p in permutations(range(processes))]
     choices = [_destination_sets(p, processes, casts, self_addressed) for p in range(processes)]
     kept = []
@@ -99,3 +101,22 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     for first in range(total + 1):
         for rest in _compositions(total - first, parts - 1):
             yield first, *rest
+
+
+def read_program(text: str, *, events: bool = False) -> Program:
+    """A program as `explore` prints it: `0: {1,2} {0}; 2: {1}`; with `events`, `e` is a relevant event.
+    LocalProtocolError says what is wrong."""
+    example = "0: e {1,2}; 1: e {2}" if events else "0: {1,2}; 1: {2}"
+    sends: dict[int, list[int]] = {}
+    for part in filter(None, (part.strip() for part in re.split(r"[;\n]", text))):
+        found = re.fullmatch(rf"(\d+)\s*:((?:\s*(?:{ACTION}))+)", part)
+        if not found or ("e" in found[2] and not events):
+            why = f"{part!r} is no part of a program: write who sends to whom, as in `{example}`"
+            raise LocalProtocolError(why)
+        sets = [pack(map(int, re.findall(r"\d+", each))) for each in re.findall(ACTION, found[2])]
+        sends.setdefault(int(found[1]), []).extend(sets)
+    require(sends, f"an empty program: write who sends to whom, as in `{example}`")
+    n = max(*sends, *(to.bit_length() - 1 for sets in sends.values() for to in sets)) + 1
+    why = f"process {n - 1} is beyond the {MOST_PROCESSES} that a story can show"
+    require(n <= MOST_PROCESSES, why)
+    return Program(tuple(tuple(sends.get(process, ())) for process in range(n)))

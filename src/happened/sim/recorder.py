@@ -20,81 +20,49 @@ class RunRecorder:
         self,
         writer: TraceWriter,
         *,
-        computation: str = "sim",
         units: bool = False,
         names: Sequence[str] | None = None,
         tracker: str = "",
     ) -> None:
         self._append = writer.append
         self._name: Callable[[int], str] = "p{}".format if names is None else names.__getitem__
-        self._computation = computation
         self._units = units
         self._tracker = tracker
+
+    def _record(self, process: int, seq: int, kind: str, time: int, **columns: Any) -> None:
+        row = {"computation": "sim", "process": self._name(process), "seq": seq, "kind": kind, "time": time}
+        self._append(row | columns)
+
+    def _key(self, sender: int, clock: int) -> str:
+        return f"{self._name(sender)}:{clock}"
 
     def sent(
         self, process: int, seq: int, clock: int, to: Iterable[int], time: int, entries: int, size: int
     ) -> None:
-        self._append(
-            {
-                "computation": self._computation,
-                "process": self._name(process),
-                "seq": seq,
-                "kind": "send",
-                "message": f"{self._name(process)}:{clock}",
-                "to": [self._name(d) for d in to],
-                "time": time,
-                "control_entries": entries,
-                "control_bytes": size,
-            }
-        )
+        control = {"control_entries": entries, "control_bytes": size}
+        key, names = self._key(process, clock), [self._name(d) for d in to]
+        self._record(process, seq, "send", time, message=key, to=names, **control)
 
     def received(
         self, process: int, seq: int, message: ProtocolMessage, time: int, entries: int, size: int
     ) -> None:
-        row: dict[str, Any] = {
-            "computation": self._computation,
-            "process": self._name(process),
-            "seq": seq,
-            "kind": "receive",
-            "message": f"{self._name(message.sender)}:{message.clock}",
-            "time": time,
-            "control_entries": entries,
-            "control_bytes": size,
-        }
+        columns: dict[str, Any] = {"control_entries": entries, "control_bytes": size}
         if self._units:
-            name = self._name
-            tokens = (f"{name(source)}:{clock}>{name(d)}" for source, clock, d in sorted(message.units()))
-            row["attributes"] = {"units": " ".join(tokens)}
-        self._append(row)
+            units = (f"{self._key(s, clock)}>{self._name(d)}" for s, clock, d in sorted(message.units()))
+            columns["attributes"] = {"units": " ".join(units)}
+        key = self._key(message.sender, message.clock)
+        self._record(process, seq, "receive", time, message=key, **columns)
 
     def passed(
         self, process: int, seq: int, message: ProtocolMessage, time: int, entries: int, size: int
     ) -> None:
         """Record a packet that is not for the application here: a relayed message or an acknowledgement."""
-        self._append(
-            {
-                "computation": self._computation,
-                "process": self._name(process),
-                "seq": seq,
-                "kind": "internal",
-                "time": time,
-                "label": f"{type(message).__name__} of {self._name(message.sender)}:{message.clock}",
-                "control_entries": entries,
-                "control_bytes": size,
-            }
-        )
+        label = f"{type(message).__name__} of {self._key(message.sender, message.clock)}"
+        control = {"control_entries": entries, "control_bytes": size}
+        self._record(process, seq, "internal", time, label=label, **control)
 
     def delivered(self, process: int, seq: int, message: tuple[int, int], time: int) -> None:
-        self._append(
-            {
-                "computation": self._computation,
-                "process": self._name(process),
-                "seq": seq,
-                "kind": "deliver",
-                "message": f"{self._name(message[0])}:{message[1]}",
-                "time": time,
-            }
-        )
+        self._record(process, seq, "deliver", time, message=self._key(*message))
 
     def relevant(self, process: int, seq: int, stamp: Timestamp, time: int) -> None:
         """An event that a tracker numbered, with what it told; null events are not the application's."""
@@ -107,18 +75,8 @@ class RunRecorder:
             scalar=stamp.scalar,
             null=stamp.null,
         )
-        self._append(
-            {
-                "computation": self._computation,
-                "process": f"p{process}",
-                "seq": seq,
-                "kind": "internal",
-                "time": time,
-                "relevant": not stamp.null,
-                "label": "null event" if stamp.null else "relevant event",
-                "attributes": told,
-            }
-        )
+        label = "null event" if stamp.null else "relevant event"
+        self._record(process, seq, "internal", time, relevant=not stamp.null, label=label, attributes=told)
 
 
 def _named(counts: tuple[int, ...] | None) -> dict[str, int] | None:

@@ -9,7 +9,7 @@ Counted    per transmission: entries; bits as encoded; bits in a model of plain 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
@@ -41,35 +41,24 @@ class Fare:
 
     def per_message(self) -> dict[str, float]:
         sent = max(self.transmissions, 1)
-        return {
-            "entries": self.entries / sent,
-            "bits": self.bits / sent,
-            "model_bits": self.model_bits / sent,
-            "null_events": self.null_events / sent,
-        }
+        return {name: getattr(self, name) / sent for name in ("entries", "bits", "model_bits", "null_events")}
 
 
-@dataclass(slots=True)
 class Riders:
     """One tracker per process; `relevant` is the probability of an event after a send or delivery."""
 
-    factory: TrackerFactory
-    processes: int
-    relevant: float
-    dice: Random
-    trackers: list[TrackerMachine] = field(init=False)
-    fare: Fare = field(init=False, default_factory=Fare)
-    _riding: dict[tuple[int, int, int], Any] = field(init=False, default_factory=dict)  # not yet delivered
-
-    def __post_init__(self) -> None:
-        self.trackers = [self.factory(me, self.processes) for me in range(self.processes)]
+    def __init__(self, factory: TrackerFactory, processes: int, relevant: float, dice: Random) -> None:
+        self._factory, self._relevant, self._dice = factory, relevant, dice
+        self.trackers = [factory(me, processes) for me in range(processes)]
+        self.fare = Fare()
+        self._riding: dict[tuple[int, int, int], Any] = {}  # not yet delivered
 
     def join(self) -> None:
         """A process with the next index takes part from now on."""
         newcomer = len(self.trackers)
         for tracker in self.trackers:
             tracker.join(newcomer)
-        self.trackers.append(self.factory(newcomer, newcomer + 1))
+        self.trackers.append(self._factory(newcomer, newcomer + 1))
 
     def board(self, process: int, to: Sequence[int]) -> dict[int, Any]:
         """What the copies of a message carry, by destination; the first tells in `forced` the null event that
@@ -102,7 +91,7 @@ class Riders:
 
     def event(self, process: int) -> Timestamp | None:
         """The timestamp of a relevant event, if one happens now."""
-        if self.dice.random() >= self.relevant:
+        if self._dice.random() >= self._relevant:
             return None
         self.fare.relevant_events += 1
         return self.trackers[process].relevant()
@@ -112,17 +101,12 @@ class Riders:
         return sum(len(tracker.snapshot()) for tracker in self.trackers) / len(self.trackers)
 
     def _count(self, piggyback: Piggybacked) -> None:
-        fare, entries = self.fare, piggyback.entries
+        fare, entries, n = self.fare, piggyback.entries, piggyback.n
+        columns = isinstance(piggyback, Piggyback) and piggyback.columns is not None
+        bitmap = n if entries < n else 0
         fare.transmissions += 1
         fare.entries += entries
         fare.most_entries = max(fare.most_entries, entries)
         fare.bits += piggyback.bits
-        fare.model_bits += _model_bits(piggyback)
+        fare.model_bits += bitmap + entries * (MODEL_COUNT_BITS + (n if columns else 0))
         fare.null_events += piggyback.forced is not None
-
-
-def _model_bits(piggyback: Piggybacked) -> int:
-    entries, n = piggyback.entries, piggyback.n
-    columns = isinstance(piggyback, Piggyback) and piggyback.columns is not None
-    bitmap = n if entries < n else 0
-    return bitmap + entries * (MODEL_COUNT_BITS + (n if columns else 0))

@@ -10,14 +10,16 @@ are marked as unfinished, so that `happened clean DIR` removes what a run left t
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from .. import tracking
-from ..core.errors import LocalProtocolError
+from ..core.errors import require
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
 from ..trace.store import any_path, remove_tree
@@ -25,15 +27,14 @@ from ..trace.unfinished import UNFINISHED, mark
 from .ledger import Ledger
 from .narrator import Narrator
 from .network import Network
-from .playing import MOST_PROCESSES
+from .programs import MOST_PROCESSES
 from .recorder import RunRecorder
 from .riders import Riders
 from .scenes import document
 from .simulation import Simulation, Undelivered
-from .story import explained, numbered
+from .story import NOTATION, explained, numbered
 from .terrain import Terrain
 from .tracker_narrator import TrackerNarrator
-from .tracker_story import NOTATION
 from .workload import Workload, cast_of
 
 OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json", "story.html")
@@ -59,51 +60,36 @@ class Parameters:
     terrain: Terrain | None = None  # its applications are the processes
 
     def __post_init__(self) -> None:
-        if self.processes < 2:
-            raise LocalProtocolError(f"a run needs at least two processes, not {self.processes}")
-        if self.messages < 1:
-            raise LocalProtocolError(f"a run needs at least one message, not {self.messages}")
-        if self.terrain is not None:
-            self._check_terrain(self.terrain)
+        require(self.processes >= 2, f"a run needs at least two processes, not {self.processes}")
+        require(self.messages >= 1, f"a run needs at least one message, not {self.messages}")
+        if (terrain := self.terrain) is not None:
+            senders = f"{terrain.applications} processes that send, not {self.processes}"
+            require(self.processes == terrain.applications, f"{terrain.source} has {senders}")
+            for asked, what in ((self.network.partitions, "partitions"), (self.tracker, "a tracker")):
+                why = f"{what} and a topology are not simulated together; leave one out"
+                require(not asked, why)
         for partition in self.network.partitions:
-            if max(partition.island) >= self.processes:
-                raise LocalProtocolError(
-                    f"partition {partition} cuts off p{max(partition.island)}; "
-                    f"the processes are p0 to p{self.processes - 1}"
-                )
+            require(
+                max(partition.island) < self.processes,
+                f"partition {partition} cuts off p{max(partition.island)}; "
+                f"the processes are p0 to p{self.processes - 1}",
+            )
         self._check_facts()
         if self.tracker is not None:
-            self._check_tracker(self.tracker)
-
-    def _check_terrain(self, terrain: Terrain) -> None:
-        if self.processes != terrain.applications:
-            raise LocalProtocolError(
-                f"{terrain.source} has {terrain.applications} processes that send, not {self.processes}"
-            )
-        for asked, what in ((self.network.partitions, "partitions"), (self.tracker, "a tracker")):
-            if asked:
-                raise LocalProtocolError(f"{what} and a topology are not simulated together; leave one out")
-
-    def _check_tracker(self, tracker: str) -> None:
-        tracking.create(tracker, 0, self.processes)
-        if not 0 <= self.relevant <= 1:
-            raise LocalProtocolError(f"relevant events have a probability in 0 … 1, not {self.relevant}")
-        tracking.check_deliveries(tracker, protocols()[self.protocol].order, self.protocol)
+            tracking.create(self.tracker, 0, self.processes)
+            likely = 0 <= self.relevant <= 1
+            require(likely, f"relevant events have a probability in 0 … 1, not {self.relevant}")
+            tracking.check_deliveries(self.tracker, protocols()[self.protocol].order, self.protocol)
 
     def _check_facts(self) -> None:
-        known = protocols()
-        if self.protocol not in known:
-            names = ", ".join(sorted(known))
-            raise LocalProtocolError(f"no ordering protocol is called {self.protocol!r}; there are: {names}")
-        facts = known[self.protocol]
-        cast = cast_of(self.workload.pattern)
-        if cast not in facts.assumes.casts:
-            offered = ", ".join(sorted(facts.assumes.casts))
-            raise LocalProtocolError(
-                f"pattern {self.workload.pattern!r} is {cast}; {self.protocol} offers only {offered}"
-            )
-        if facts.assumes.fifo_links and not self.network.fifo:
-            raise LocalProtocolError(f"{self.protocol} needs FIFO links: ask for a FIFO network (--fifo)")
+        known, protocol, pattern = protocols(), self.protocol, self.workload.pattern
+        names = ", ".join(sorted(known))
+        require(protocol in known, f"no ordering protocol is called {protocol!r}; there are: {names}")
+        assumes, cast = known[protocol].assumes, cast_of(pattern)
+        offered = ", ".join(sorted(assumes.casts))
+        require(cast in assumes.casts, f"pattern {pattern!r} is {cast}; {protocol} offers only {offered}")
+        fitting = self.network.fifo or not assumes.fifo_links
+        require(fitting, f"{protocol} needs FIFO links: ask for a FIFO network (--fifo)")
 
     def as_json(self) -> dict[str, Any]:
         network = {
@@ -114,6 +100,11 @@ class Parameters:
         told = {**asdict(replace(self, terrain=None)), "network": network}
         del told["terrain"]
         return told | ({"topology": self.terrain.source} if self.terrain is not None else {})
+
+    @property
+    def machines(self) -> int:
+        """How many there are: on a terrain, routers have one too if the protocol relays."""
+        return self.processes if self.terrain is None else self.terrain.processes(self.protocol)
 
     @property
     def names(self) -> Sequence[str]:
@@ -136,9 +127,10 @@ def simulate(
     `units` records the units every arriving message carries, for `check --necessary` to compare. `story` adds
     what each step did to the summary that is returned, under that name: of the tracker, where there is one.
     """
-    tell = _Storyteller(parameters) if story else None
+    if story:
+        _check_story(parameters)
     if out is None:
-        return _run(parameters, Ledger(), None, tell, progress) | (tell.told() if tell else {})
+        return _run(parameters, Ledger(), None, story, progress)
     is_new = not out.exists()
     claim(out, force=force)
     parts = [out / name for name in PARTS]
@@ -147,16 +139,12 @@ def simulate(
             part.mkdir(exist_ok=True)
             mark(part)
         with (
-            Ledger(out / "ledger" / "transmissions.parquet") as ledger,
+            closing(Ledger(out / "ledger" / "transmissions.parquet")) as ledger,
             TraceWriter(out / "trace") as writer,
         ):
-            summary = _run(
-                parameters,
-                ledger,
-                RunRecorder(writer, units=units, tracker=parameters.tracker or "", names=parameters.names),
-                tell,
-                progress,
-            )
+            tracker, names = parameters.tracker or "", parameters.names
+            recorder = RunRecorder(writer, units=units, tracker=tracker, names=names)
+            summary = _run(parameters, ledger, recorder, story, progress)
     except BaseException:  # half a run would look like one in which messages were lost
         for part in parts:
             remove_tree(part)
@@ -165,65 +153,40 @@ def simulate(
         raise
     for part in parts:
         (part / UNFINISHED).unlink()
-    (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
-    return summary | (tell.told() if tell else {})
+    kept = {name: value for name, value in summary.items() if name != "story"}
+    (out / "summary.json").write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    return summary
 
 
-class _Storyteller:
-    """Tells the story of one small run."""
-
-    def __init__(self, parameters: Parameters) -> None:
-        terrain, protocol = parameters.terrain, parameters.protocol
-        processes = parameters.processes if terrain is None else terrain.processes(protocol)
-        messages = parameters.messages
-        for what, count, most in (
-            ("messages", messages, MOST_TOLD),
-            ("processes", processes, MOST_PROCESSES),
-            ("messages times processes", messages * processes, MOST_ARRIVALS),
-        ):
-            if count > most:
-                raise LocalProtocolError(
-                    f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
-                    "as in --messages 20 --processes 5, or leave --story out"
-                )
-        self._parameters = parameters
-        self._names = list(parameters.names)[:processes]
-        self._narrator: Narrator | None = None
-
-    def listen(self, simulation: Simulation, riders: Riders | None) -> None:
-        """Be told what happens from now on."""
-        self._machines = simulation.machines
-        if riders is None or self._parameters.tracker is None:
-            self._narrator = simulation.narrator = Narrator(simulation.machines)
-            self._scenes = self._narrator.scenes
-        else:
-            self._scenes = (told := TrackerNarrator(self._parameters.tracker, riders.trackers)).scenes
-            simulation.tracker_narrator = told
-
-    def told(self) -> dict[str, Any]:
-        protocol, tracker = self._parameters.protocol, self._parameters.tracker
-        how = explained(protocol, self._machines) if tracker is None else NOTATION
-        what = f"{self._parameters.messages} messages, seed {self._parameters.seed}"
-        lost = [] if self._narrator is None else self._narrator.undelivered()
-        return {"story": document(tracker or protocol, what, numbered(self._names), self._scenes, how, lost)}
+def _check_story(parameters: Parameters) -> None:
+    processes, messages = parameters.machines, parameters.messages
+    for what, count, most in (
+        ("messages", messages, MOST_TOLD),
+        ("processes", processes, MOST_PROCESSES),
+        ("messages times processes", messages * processes, MOST_ARRIVALS),
+    ):
+        require(
+            count <= most,
+            f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
+            "as in --messages 20 --processes 5, or leave --story out",
+        )
 
 
 def _run(
     parameters: Parameters,
     ledger: Ledger,
     recorder: RunRecorder | None,
-    tell: _Storyteller | None,
+    story: bool,
     progress: Callable[[int], object] | None,
 ) -> dict[str, Any]:
+    terrain, protocol, tracker = parameters.terrain, parameters.protocol, parameters.tracker
     riders = None
-    if parameters.tracker is not None:
-        make = partial(tracking.create, parameters.tracker)
+    if tracker is not None:
         dice = Random(f"{parameters.seed}/relevant")
-        riders = Riders(make, parameters.processes, parameters.relevant, dice)
-    terrain, protocol = parameters.terrain, parameters.protocol
+        riders = Riders(partial(tracking.create, tracker), parameters.processes, parameters.relevant, dice)
     simulation = Simulation(
         partial(create, protocol) if terrain is None else terrain.factory(protocol),
-        parameters.processes if terrain is None else terrain.processes(protocol),
+        parameters.machines,
         parameters.messages,
         seed=parameters.seed,
         workload=parameters.workload,
@@ -234,16 +197,31 @@ def _run(
         riders=riders,
         progress=progress,
     )
-    if tell is not None:
-        tell.listen(simulation, riders)
+    if story and riders is not None and tracker is not None:
+        told = TrackerNarrator(tracker, riders.trackers, now=simulation.seconds)
+        simulation.tracker_narrator = told
+    elif story:
+        simulation.narrator = Narrator(simulation.machines, now=simulation.seconds)
     undelivered = simulation.run()
-    return {
+    summary = {
         "parameters": parameters.as_json(),
         "virtual_seconds": simulation.now / 1e9,
         "ledger": ledger.totals(),
         "undelivered": [_undelivered_as_json(left, parameters.names) for left in undelivered],
         "complete": True,  # what is undelivered now stays so: `check` may call it lost
     }
+    return summary | ({"story": _told(parameters, simulation)} if story else {})
+
+
+def _told(parameters: Parameters, simulation: Simulation) -> dict[str, Any]:
+    """The story of a run that has ended."""
+    what = f"{parameters.messages} messages, seed {parameters.seed}"
+    names = numbered(list(parameters.names)[: parameters.machines])
+    if (narrator := simulation.narrator) is not None:
+        how, lost = explained(parameters.protocol, simulation.machines), narrator.undelivered()
+        return document(parameters.protocol, what, names, narrator.scenes, how, lost)
+    assert simulation.tracker_narrator is not None
+    return document(parameters.tracker or "", what, names, simulation.tracker_narrator.scenes, NOTATION)
 
 
 def _undelivered_as_json(left: Undelivered, names: Sequence[str]) -> dict[str, Any]:
@@ -258,25 +236,18 @@ def _undelivered_as_json(left: Undelivered, names: Sequence[str]) -> dict[str, A
 def claim(out: Path, *, force: bool) -> None:
     """Prepare `out` for a run: it must be new or empty, or `force` removes what an earlier run left there."""
     any_path(out)  # refuses what was a URL
-    if out.is_file():
-        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
+    require(not out.is_file(), f"{out} is a file; name a directory to write to")
     if out.is_dir() and any(out.iterdir()):
-        if not force:
-            raise LocalProtocolError(
-                f"{out} is not empty; choose another directory, or replace the run in it with --force"
-            )
+        why = f"{out} is not empty; choose another directory, or replace the run in it with --force"
+        require(force, why)
         ours = {pattern.split("/")[0] for pattern in OURS}
         tables = sorted(path.name for path in out.iterdir() if any(path.glob("*.parquet")))
-        if answers := [name for name in tables if name not in ours]:
-            raise LocalProtocolError(
-                f"{out} holds answers about a trace ({', '.join(answers[:3])}), and --force replaces runs "
-                "only: choose another directory"
-            )
-        _clear(out)
-    out.mkdir(parents=True, exist_ok=True)
-
-
-def _clear(out: Path) -> None:
-    for pattern in OURS:
-        for file in out.glob(pattern):
+        answers = [name for name in tables if name not in ours]
+        require(
+            not answers,
+            f"{out} holds answers about a trace ({', '.join(answers[:3])}), and --force replaces runs "
+            "only: choose another directory",
+        )
+        for file in chain.from_iterable(map(out.glob, OURS)):
             file.unlink()
+    out.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """What a story consists of: one scene per step, as values, as text and as JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,6 +48,29 @@ class Scene:
         yield from (f"       {self.process} {each}" for each in self.passed)
         yield from (f"       {each}" for each in self.rules)
         yield from (f"       {title} at {self.process}: {text}" for title, text in self.known)
+
+
+class Narration:
+    """The scenes so far. `now` tells virtual time in seconds, where there is one."""
+
+    def __init__(self, now: Callable[[], float | None] = lambda: None) -> None:
+        self.scenes: list[Scene] = []
+        self._now = now
+
+    def _tell(self, **told: Any) -> Scene:
+        scene = Scene(number=len(self.scenes) + 1, seconds=self._now(), **told)
+        self.scenes.append(scene)
+        return scene
+
+
+def by_destination(told: Iterable[tuple[int, str]], *, tells_where: bool = True) -> tuple[str, ...]:
+    """Each different text about a copy, and if there are several, to whom those copies go."""
+    by_text: dict[str, list[int]] = {}
+    for to, text in told:
+        by_text.setdefault(text, []).append(to)
+    if len(by_text) <= 1 or not tells_where:
+        return tuple(by_text)
+    return tuple(f"{text}  (to {', '.join(map(str, to))})" for text, to in by_text.items())
 
 
 def document(

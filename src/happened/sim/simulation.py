@@ -5,14 +5,14 @@ Promises   one seed replays bit for bit: events happen in the order of (time, co
            changing one part of a scenario does not shift the dice of another. First-hand transmissions,
            of a message by its own sender to a destination, take the same time under every protocol:
            their delays are drawn when the application sends, those of all others from other dice.
-           Where sends must be serialized, they wait for a token (taking_turns.py).
+           Where sends must be serialized, they wait for a token.
            The trace numbers a process's events as its machine does: a held message's `since` is the
            seq of its arrival.
 Ends       when `messages` were sent and every packet has arrived. What a machine still holds then is
            reported as undelivered, with its reason.
 """
 
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -21,18 +21,19 @@ from typing import Any, Literal, NamedTuple
 
 from ..core.destinations import pack
 from ..core.effects import Deliver, Send
-from ..core.errors import LocalProtocolError
+from ..core.errors import require
 from ..ordering import Machine, ProtocolMessage, having
 from ..ordering.capabilities import KeepsLog, Serializes, members, needed
+from ..ordering.messages import ENTRY_BYTES
+from ..ordering.token import Token, TokenPassed, TokenRequest
 from ..tracking import Timestamp
-from ..wire import control_sizes
+from ..wire import control_sizes, token_frames
 from .automaton import Factory
 from .ledger import Ledger, Transmission
 from .narrator import Narrator
 from .network import SECOND, Network, SimulatedLinks
 from .recorder import RunRecorder
 from .riders import Riders
-from .taking_turns import TakingTurns, control_of
 from .terrain import Roads, Terrain
 from .tracker_narrator import TrackerNarrator
 from .workload import Pattern, Service, Workload, parse_pattern
@@ -49,8 +50,8 @@ class ScheduledChange(NamedTuple):
 class Undelivered(NamedTuple):
     process: int
     message: tuple[int, int]
-    waits_for: tuple[tuple[int, int], ...]  # empty if the machine gives no reason
-    since: int | None  # the seq of its arrival, if the machine holds it
+    waits_for: tuple[tuple[int, int], ...] = ()  # empty if the machine gives no reason
+    since: int | None = None  # the seq of its arrival, if the machine holds it
 
 
 class _Due(NamedTuple):
@@ -88,12 +89,10 @@ class Simulation:
         riders: Riders | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        if processes < 1 or messages < 0:
-            raise LocalProtocolError(f"cannot simulate {processes} processes and {messages} messages")
-        if terrain is not None and changes:
-            raise LocalProtocolError(
-                f"nobody can join or leave {terrain.source}: routes are those of the file"
-            )
+        possible = processes >= 1 and messages >= 0
+        require(possible, f"cannot simulate {processes} processes and {messages} messages")
+        if terrain is not None:
+            require(not changes, f"nobody can join or leave {terrain.source}: routes are those of the file")
         workload = workload or Workload()
         self._factory = factory
         self._pattern = pattern or parse_pattern(workload.pattern)
@@ -104,11 +103,6 @@ class Simulation:
         self._first_hand, self._added = Random(f"{seed}/delays"), Random(f"{seed}/added")
         self._links = SimulatedLinks(network or Network(), self._first_hand, Random(f"{seed}/duplicates"))
         self._roads = Roads(terrain, self._delay, seed) if terrain is not None else None
-        self._nth: dict[
-            tuple[int, int], int
-        ] = {}  # with roads: of each message, its place among its sender's
-        self._planned: Counter[int] = Counter()  # with roads: of each process, how many it wants to send
-        self._sent: Counter[int] = Counter()  # and of these has sent
         self._control_sizes = control_sizes
         self._recorder = recorder
         self.ledger = ledger if ledger is not None else Ledger()
@@ -116,7 +110,7 @@ class Simulation:
         self.narrator: Narrator | None = None  # tells the story of the run; to be set before it begins
         self.tracker_narrator: TrackerNarrator | None = None  # the same of the riders
         self._progress = progress
-        self._now = 0
+        self.now = 0  # virtual time in ns
         self._agenda: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._counter = count()
         self._unsent = messages
@@ -136,8 +130,7 @@ class Simulation:
         self._turns: TakingTurns | None = None
         facts = getattr(self.machines[0], "facts", None)  # what is simulated need not be a protocol
         if facts is not None and facts.assumes.serialized:
-            if changes:
-                raise LocalProtocolError("nobody can join or leave a simulated system that shares a token")
+            require(not changes, "nobody can join or leave a simulated system that shares a token")
             serialized = [needed(machine, Serializes) for machine in self.machines]
             self._turns = TakingTurns(serialized, self._multicast, self._put_token)
         for change in sorted(changes, key=lambda change: change.time):
@@ -147,18 +140,12 @@ class Simulation:
         """Run to quiescence; what is left undelivered, which is nothing if the protocol is live."""
         agenda = self._agenda
         while agenda:
-            self._now, _, act, arguments = heappop(agenda)
+            self.now, _, act, arguments = heappop(agenda)
             act(*arguments)
         return [left for process in range(len(self.machines)) for left in self._undelivered(process)]
 
-    @property
-    def _seconds(self) -> float:
-        return self._now / SECOND
-
-    @property
-    def now(self) -> int:
-        """Virtual time in ns."""
-        return self._now
+    def seconds(self) -> float:
+        return self.now / SECOND
 
     def _at(self, time: int, act: Callable[..., None], *arguments: Any) -> None:
         heappush(self._agenda, (time, next(self._counter), act, arguments))
@@ -177,14 +164,13 @@ class Simulation:
     def _pause(self, process: int) -> None:
         pace = self._pace(process, self._members) if self._pace is not None else 1.0
         pause = self._timing.expovariate(self._rate * pace)
-        self._at(self._now + int(pause * SECOND), self._send, process)
+        self._at(self.now + int(pause * SECOND), self._send, process)
 
     def _change(self, change: ScheduledChange) -> None:
         self._changes_ahead -= 1
         if change.what == "join":
             n = len(self.machines)
-            if change.process != n:
-                raise LocalProtocolError(f"the next process to join is {n}, not {change.process}")
+            require(change.process == n, f"the next process to join is {n}, not {change.process}")
             if self._riders is not None:
                 self._riders.join()
             reactions = [members(machine).join(n) for machine in self.machines]
@@ -195,8 +181,8 @@ class Simulation:
                 self._react(n, members(self.machines[n]).leave(gone))
                 self._react(n, members(self.machines[n]).close(gone))
         else:
-            if change.process not in self._members:
-                raise LocalProtocolError(f"process {change.process} is not present and cannot leave")
+            present = change.process in self._members
+            require(present, f"process {change.process} is not present and cannot leave")
             self._members.remove(change.process)
             self._depart(change.process)
 
@@ -207,8 +193,8 @@ class Simulation:
         for process, machine in enumerate(self.machines):
             if process != gone:
                 self._react(process, members(machine).leave(gone))
-                last = self._last_arrival.get((gone, process), self._now)
-                self._at(max(last, self._now) + 1, self._close, process, gone)
+                last = self._last_arrival.get((gone, process), self.now)
+                self._at(max(last, self.now) + 1, self._close, process, gone)
 
     def _close(self, process: int, gone: int) -> None:
         self._react(process, members(self.machines[process]).close(gone))
@@ -237,22 +223,21 @@ class Simulation:
 
     def _plan(self, process: int, to: list[int]) -> list[_Due]:
         """How long the application's next message takes to each destination; whenever it leaves."""
-        self._planned[process] += 1
-        planned = []
-        for d in to:
-            if self._roads is None:
-                delay = self._delay.draw(self._first_hand)
-            else:
-                delay = self._roads.delay(process, self._planned[process], process, d)
-            planned.append(_Due(delay, self._links.direct(process, d, self._now, delay)))
-        return planned
+        if self._roads is None:
+            delays = [self._delay.draw(self._first_hand) for _ in to]
+        else:
+            delays = self._roads.plan(process, to)
+        return [
+            _Due(delay, self._links.direct(process, d, self.now, delay))
+            for d, delay in zip(to, delays, strict=True)
+        ]
 
     def _put_token(self, process: int, to: int, message: Any) -> None:
         assert self._turns is not None
-        delay = self._travel((process, 0), process, to, self._added)
-        arrival = self._links.direct(process, to, self._now, delay)
+        delay = self._travel((process, 0), process, to)
+        arrival = self._links.direct(process, to, self.now, delay)
         self._at(arrival, self._turns.arrive, to, message)
-        sent = process, 0, to, self._now, arrival, 1
+        sent = process, 0, to, self.now, arrival, 1
         self.ledger.transmission(Transmission(*sent, *control_of(message), added=True))
 
     def _multicast(self, process: int, to: list[int], planned: list[_Due]) -> None:
@@ -261,19 +246,18 @@ class Simulation:
         clock, effects = machine.multicast(to, b"")
         self._seq[process] = seq = self._seq[process] + 1
         if self._roads is not None:
-            self._sent[process] += 1
-            self._nth[process, clock] = self._sent[process]
+            self._roads.leave(process, clock)
         for d, due in zip(to, planned, strict=True):
             self._due[d][process, clock] = due
         if self.narrator is not None:
-            self.narrator.sent(process, clock, pack(to), effects, self._seconds)
+            self.narrator.sent(process, clock, pack(to), effects)
         if self._riders is not None:
             self._riders.depart(process, clock, boarding)
             if self.tracker_narrator is not None:
-                self.tracker_narrator.sent(process, clock, boarding, self._seconds)
+                self.tracker_narrator.sent(process, clock, boarding)
         entries, size = self._transmit(process, effects)
         if self._recorder is not None:
-            self._recorder.sent(process, seq, clock, to, self._now, entries, size)
+            self._recorder.sent(process, seq, clock, to, self.now, entries, size)
         log = self._logs[process]
         self.ledger.multicast(None if log is None else log.log_size()[1])
         self._happen(process)
@@ -288,12 +272,11 @@ class Simulation:
             entries += self._put_on_link(process, send, size)
         return entries, sum(sizes)
 
-    def _travel(self, name: tuple[int, int], start: int, goal: int, dice: Random) -> int:
+    def _travel(self, name: tuple[int, int], start: int, goal: int) -> int:
+        """How long a message takes to a process that its application did not send it to."""
         if self._roads is None:
-            return self._delay.draw(dice)
-        if name in self._nth:
-            return self._roads.delay(name[0], self._nth[name], start, goal)
-        return self._roads.any_delay(dice, start, goal)
+            return self._delay.draw(self._added)
+        return self._roads.travel(name, start, goal, self._added)
 
     def _put_on_link(self, process: int, send: Send[ProtocolMessage], size: int) -> int:
         to, message = send
@@ -301,14 +284,14 @@ class Simulation:
         due = self._due[to].get((message.sender, message.clock)) if message.sender == process else None
         first_hand = due is not None and to in message.to
         name = (message.sender, message.clock)
-        delay = due.delay if due is not None and first_hand else self._travel(name, process, to, self._added)
-        arrivals = self._links.arrivals(process, to, self._now, delay)
+        delay = due.delay if due is not None and first_hand else self._travel(name, process, to)
+        arrivals = self._links.arrivals(process, to, self.now, delay)
         if self._last_arrival is not None:
             last = self._last_arrival.get((process, to), 0)
             self._last_arrival[process, to] = max(last, *arrivals)
         for arrival in arrivals:
             self._at(arrival, self._arrive, process, to, message, entries, size)
-        sent = process, message.clock, to, self._now, min(arrivals), len(arrivals)
+        sent = process, message.clock, to, self.now, min(arrivals), len(arrivals)
         control = entries, units, size, message.model_bytes()
         fare = self._riders.fare_of(message, to) if self._riders is not None and first_hand else (0, 0)
         self.ledger.transmission(Transmission(*sent, *control, *fare, added=not first_hand))
@@ -319,13 +302,13 @@ class Simulation:
         name = (message.sender, message.clock)
         if self._recorder is not None:
             record = self._recorder.received if process in message.to else self._recorder.passed
-            record(process, self._seq[process], message, self._now, entries, size)
+            record(process, self._seq[process], message, self.now, entries, size)
         waiting = self._waiting[process]
         if name in self._due[process]:
-            waiting.setdefault(name, self._now)
+            waiting.setdefault(name, self.now)
         effects = self.machines[process].receive(message)
         if self.narrator is not None:
-            self.narrator.arrived(process, source, message, effects, self._seconds)
+            self.narrator.arrived(process, source, message, effects)
         self._transmit(process, effects)
         self._deliver(process, effects)
         self.ledger.arrival(len(waiting))
@@ -337,14 +320,14 @@ class Simulation:
                 self._seq[process] += 1
                 name = (effect.sender, effect.clock)
                 due = self._due[process].pop(name, None)
-                late = self._now - due.at_best if due is not None else 0
-                self.ledger.delivery(self._now - waiting.pop(name, self._now), late)
+                late = self.now - due.at_best if due is not None else 0
+                self.ledger.delivery(self.now - waiting.pop(name, self.now), late)
                 if self._recorder is not None:
-                    self._recorder.delivered(process, self._seq[process], name, self._now)
+                    self._recorder.delivered(process, self._seq[process], name, self.now)
                 if self._riders is not None:
                     piggyback = self._riders.alight(process, *name)
                     if self.tracker_narrator is not None and piggyback is not None:
-                        self.tracker_narrator.received(process, name, piggyback, self._seconds)
+                        self.tracker_narrator.received(process, name, piggyback)
                     self._happen(process)
 
     def _board(self, process: int, to: Iterable[int]) -> dict[int, Any]:
@@ -362,21 +345,81 @@ class Simulation:
         stamp = self._riders.event(process) if self._riders is not None else None
         if stamp is not None:
             if self.tracker_narrator is not None:
-                self.tracker_narrator.event(process, stamp, self._seconds)
+                self.tracker_narrator.event(process, stamp)
             self._record_relevant(process, stamp)
 
     def _record_relevant(self, process: int, stamp: Timestamp) -> None:
         self.machines[process].tick()
         self._seq[process] += 1
         if self._recorder is not None:
-            self._recorder.relevant(process, self._seq[process], stamp, self._now)
+            self._recorder.relevant(process, self._seq[process], stamp, self.now)
 
     def _undelivered(self, process: int) -> list[Undelivered]:
         held = {(h.message.sender, h.message.clock): h for h in self.machines[process].pending()}
         names = sorted(self._due[process].keys() | held.keys())
         return [
-            Undelivered(process, name, held[name].waits_for, held[name].since)
-            if name in held
-            else Undelivered(process, name, (), None)
+            Undelivered(process, name, *((held[name].waits_for, held[name].since) if name in held else ()))
             for name in names
         ]
+
+
+class TakingTurns:
+    """The token of serialized sends (ordering/token.py): a send waits until its process has its turn.
+
+    A process in its turn sends all that waits, and then passes the token on. Requests and the token take as
+    long as other packets; a network that doubles packets does not double them, nor do the links of nodes.
+    `send` lets a process multicast what waited, with the arguments that `ask` was given; `put` puts a token's
+    message on the link from a process to another.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Serializes],
+        send: Callable[..., None],
+        put: Callable[[int, int, TokenRequest | TokenPassed], None],
+    ) -> None:
+        self._machines, self._send, self._put = machines, send, put
+        self._tokens = [Token(me, len(machines)) for me in range(len(machines))]
+        self._waiting: list[deque[tuple[Any, ...]]] = [deque() for _ in machines]
+
+    def ask(self, process: int, *arguments: Any) -> None:
+        """Send as soon as it is this process's turn."""
+        self._waiting[process].append(arguments)
+        self._perform(process, self._tokens[process].request())
+        self._serve(process)
+
+    def arrive(self, process: int, message: TokenRequest | TokenPassed) -> None:
+        machine, token = self._machines[process], self._tokens[process]
+        if isinstance(message, TokenRequest):
+            self._perform(process, token.receive_request(message, machine.latest))
+        else:
+            effects = token.receive_token(message)
+            machine.follow(message.latest)
+            self._perform(process, effects)
+            self._serve(process)
+
+    def _serve(self, process: int) -> None:
+        token, waiting = self._tokens[process], self._waiting[process]
+        if token.has_turn:
+            while waiting:
+                self._send(process, *waiting.popleft())
+            self._perform(process, token.release(self._machines[process].latest))
+
+    def _perform(self, process: int, effects: Iterable[Send[Any]]) -> None:
+        for to, message in effects:
+            self._put(process, to, message)
+
+
+def control_of(message: TokenRequest | TokenPassed) -> tuple[int, int, int, int]:
+    """Its entries, units, bytes as encoded and bytes in the papers' model: it is all control information."""
+    entries = 1
+    if isinstance(message, TokenPassed):
+        entries = len(message.served) + len(message.queue) + _links(message.latest)
+    return entries, 0, len(token_frames.encode(message)), ENTRY_BYTES * entries
+
+
+def _links(latest: Any) -> int:
+    """How many messages are named: pairs of numbers."""
+    if not isinstance(latest, tuple):
+        return 0
+    return 1 if all(isinstance(each, int) for each in latest) and latest else sum(map(_links, latest))

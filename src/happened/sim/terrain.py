@@ -5,13 +5,14 @@ process, and each hop is a transmission over one link. One that does not has mac
 alone; what it sends crosses the links of the same route, untouched.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from random import Random
 
-from ..core.errors import LocalProtocolError
+from ..core.errors import require
 from ..core.places import Place
 from ..ordering import Machine, Relays, create, protocols
 from .automaton import Factory
@@ -26,10 +27,8 @@ class Terrain:
     places: tuple[Place, ...]
 
     def __post_init__(self) -> None:
-        if self.applications < 2:
-            raise LocalProtocolError(
-                f"{self.source} has fewer than two processes with an application: nobody can send"
-            )
+        why = f"{self.source} has fewer than two processes with an application: nobody can send"
+        require(self.applications >= 2, why)
 
     def processes(self, protocol: str) -> int:
         """How many machines a protocol has here."""
@@ -71,13 +70,27 @@ class Roads:
         self._terrain = terrain
         self._delay = delay
         self._seed = seed
+        # Per process, how many messages its application wants to send, and how many of these it has sent.
+        self._planned, self._left = Counter[int](), Counter[int]()
+        self._nth: dict[tuple[int, int], int] = {}  # of each message, its place among its sender's
+
+    def plan(self, process: int, to: Sequence[int]) -> list[int]:
+        """The delays, in ns, of the next message of an application to each destination."""
+        self._planned[process] += 1
+        return [self.delay(process, self._planned[process], process, d) for d in to]
+
+    def leave(self, process: int, clock: int) -> None:
+        """The next of the planned messages of a process is sent, and has this clock."""
+        self._left[process] += 1
+        self._nth[process, clock] = self._left[process]
+
+    def travel(self, name: tuple[int, int], start: int, goal: int, dice: Random) -> int:
+        """Of a message from one process to another, in ns; with `dice` if no application sent it."""
+        if name in self._nth:
+            return self.delay(name[0], self._nth[name], start, goal)
+        return sum(self._delay.draw(dice) for _ in range(self._terrain.links(start, goal)))
 
     def delay(self, sender: int, nth: int, start: int, goal: int) -> int:
-        """Of the sender's nth message from one process to another, in ns."""
-        way = self._terrain.path(start, goal)
-        named = f"{self._seed}/{sender}/{nth}"
+        """Of the nth message of a sender's application, from one process to another, in ns."""
+        way, named = self._terrain.path(start, goal), f"{self._seed}/{sender}/{nth}"
         return sum(self._delay.draw(Random(f"{named}/{a}/{b}")) for a, b in pairwise(way))
-
-    def any_delay(self, dice: Random, start: int, goal: int) -> int:
-        """Of what no application sent."""
-        return sum(self._delay.draw(dice) for _ in range(self._terrain.links(start, goal)))

@@ -11,22 +11,28 @@ Judged A timestamp that is not the one the events give is told as WRONG.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.telling import RuleUse
 from ..ordering import notation
 from ..ordering.machine import MessageKey
 from ..tracking import EventId, Piggybacked, Timestamp, TrackerMachine, bound_of, vectors
-from ..tracking.remembered import PiggybackEntry, View, row
-from .scenes import ARRIVE, EVENT, REFUSED, SEND, Scene
+from ..tracking.piggyback import PiggybackEntry, View, row
+from .scenes import ARRIVE, EVENT, REFUSED, SEND, Narration, Scene, by_destination
 
 Entry = tuple[int, int | None]
 """What is known of a process: how many relevant events, and whether the last has no successor yet."""
 
 
-class TrackerNarrator:
-    def __init__(self, protocol: str, trackers: Sequence[TrackerMachine]) -> None:
+class TrackerNarrator(Narration):
+    def __init__(
+        self,
+        protocol: str,
+        trackers: Sequence[TrackerMachine],
+        now: Callable[[], float | None] = lambda: None,  # virtual time in seconds
+    ) -> None:
+        super().__init__(now)
         self._trackers = trackers
         self._bound = bound_of(protocol)
         self._views = [tracker.view() for tracker in trackers]  # as each was after its last step
@@ -34,16 +40,8 @@ class TrackerNarrator:
         self._stamps: list[Timestamp] = []
         self._told_to: dict[tuple[int, int, int], tuple[Entry, MessageKey]] = {}  # who, whom, about whom
         self._sent_at: dict[MessageKey, int] = {}  # the number of the scene
-        self.scenes: list[Scene] = []
 
-    def event(
-        self,
-        process: int,
-        stamp: Timestamp,
-        seconds: float | None = None,
-        *,
-        forced_by: Sequence[RuleUse] = (),
-    ) -> Scene:
+    def event(self, process: int, stamp: Timestamp, forced_by: Sequence[RuleUse] = ()) -> Scene:
         """A relevant event has happened, or a null event, for a reason that is told."""
         event = process, stamp.seq
         before, after = self._turn(process)
@@ -61,16 +59,9 @@ class TrackerNarrator:
             follows=tuple(sorted(immediate)),
             wrong=self._faults(event, stamp, immediate),
             rules=tuple(rules),
-            seconds=seconds,
         )
 
-    def sent(
-        self,
-        process: int,
-        clock: int,
-        piggybacks: Mapping[int, Piggybacked],
-        seconds: float | None = None,
-    ) -> Scene:
+    def sent(self, process: int, clock: int, piggybacks: Mapping[int, Piggybacked]) -> Scene:
         """A message has been sent, with these piggybacks by destination; a null event comes first."""
         key = process, clock
         before = self._views[process]
@@ -79,14 +70,14 @@ class TrackerNarrator:
                 due = _due(before, [*piggybacks])
                 why = f"{due} entries are due, and a message carries at most {self._bound}"
                 forced = RuleUse(_name((process, piggyback.forced.seq)), "is a null event", "R2", why)
-                self.event(process, piggyback.forced, seconds, forced_by=[forced])
+                self.event(process, piggyback.forced, [forced])
         _, after = self._turn(process)
         self._truth.send(key)
         self._sent_at[key] = len(self.scenes) + 1
-        rules, carried = [], {}
+        rules, carried = [], []
         for to, piggyback in piggybacks.items():
             entries = self._trackers[process].carried(piggyback)
-            carried[to] = _carried_text(piggyback, entries)
+            carried.append((to, _carried_text(piggyback, entries)))
             if after is not None and entries is not None and after.knows is not None:
                 rules += self._chosen(key, to, after, entries)
         return self._scene(
@@ -95,14 +86,11 @@ class TrackerNarrator:
             what=f"{process} sends {notation.key_name(key)}→{notation.dests(piggybacks)}",
             name=key,
             to=tuple(piggybacks),
-            carried=_by_destination(carried),
+            carried=by_destination(carried),
             rules=tuple(rules),
-            seconds=seconds,
         )
 
-    def received(
-        self, process: int, key: MessageKey, piggyback: Piggybacked, seconds: float | None = None
-    ) -> Scene:
+    def received(self, process: int, key: MessageKey, piggyback: Piggybacked) -> Scene:
         """A message has been taken in, in the order in which its application gets messages."""
         before, after = self._turn(process)
         self._truth.receive(process, key)
@@ -122,7 +110,6 @@ class TrackerNarrator:
             taken=(name,),
             delivered=(key,),
             rules=rules,
-            seconds=seconds,
         )
 
     def refused(self, process: int, what: str) -> Scene:
@@ -135,14 +122,8 @@ class TrackerNarrator:
         return before, self._views[process]
 
     def _scene(self, process: int, **told: Any) -> Scene:
-        scene = Scene(
-            number=len(self.scenes) + 1,
-            process=process,
-            known=tuple(_remembered(self._trackers[process], self._views[process])),
-            **told,
-        )
-        self.scenes.append(scene)
-        return scene
+        known = tuple(_remembered(self._trackers[process], self._views[process]))
+        return self._tell(process=process, known=known, **told)
 
     def _chosen(
         self, key: MessageKey, to: int, view: View, entries: Sequence[PiggybackEntry]
@@ -279,15 +260,6 @@ def _carried_text(piggyback: Piggybacked, entries: Sequence[PiggybackEntry] | No
         count = piggyback.entries
         return f"{count} {'entry' if count == 1 else 'entries'} in {piggyback.bits} bits"
     return " ".join(map(str, entries)) or "nothing"
-
-
-def _by_destination(carried: Mapping[int, str]) -> tuple[str, ...]:
-    by_text: dict[str, list[int]] = {}
-    for to, text in carried.items():
-        by_text.setdefault(text, []).append(to)
-    if len(by_text) == 1:
-        return tuple(by_text)
-    return tuple(f"{text}  (to {', '.join(map(str, to))})" for text, to in by_text.items())
 
 
 def _name(event: EventId) -> str:

@@ -1,4 +1,5 @@
-"""The ground truth of a small computation, event by event, without a look at control information.
+"""The ground truth of a small computation, event by event, without a look at control information; and what
+a promised order demands of deliveries.
 
 Promises   `Truth` is a value: every event gives a new one, so explored states can share their pasts.
            Two truths are equal iff no later event, and no question below, can tell them apart.
@@ -11,10 +12,13 @@ send and its delivery at each of the n processes, so that shifting a set of send
 into the set of their deliveries at d: every question is a few operations on whole sets.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
 
 from ..core.destinations import unpack
+from ..core.orders import Order
+
+Name = TypeVar("Name", bound=Hashable)
 
 Edge = tuple[int, int]
 """(message, destination): a unit of information, under the message's number."""
@@ -34,9 +38,6 @@ class Messages:
             for d in range(processes)
         )
         self.deliveries = sum(sends << 1 + d for d, sends in enumerate(self.addressed))
-
-    def number(self, send: int) -> int:
-        return (send.bit_length() - 1) // (self.processes + 1)
 
     def numbers(self, sends: int) -> list[int]:
         return [bit // (self.processes + 1) for bit in unpack(sends)]
@@ -116,3 +117,39 @@ def on_edge(log: frozenset[Edge], to: int, destination: int) -> frozenset[Edge]:
     from the message itself.
     """
     return frozenset(unit for unit in log if unit[1] == destination or not to >> unit[1] & 1)
+
+
+def keeps(order: Order, earlier: int, later: int) -> bool:
+    """Whether a message of sender `earlier` must be delivered before one of sender `later` that was sent
+    causally after it, where both go."""
+    return order.is_causal or (order.is_fifo and earlier == later)
+
+
+def disagreement(orders: Sequence[Sequence[Name]], p: int, message: Name, name: Callable[[Name], str]) -> str:
+    """Why no one order of all messages lets p deliver this one now: a chain of deliveries, each process
+    having one message before the next, from it to one that p already has. Empty: there is none.
+
+    `orders` has what each process has delivered so far, without this delivery.
+    """
+    before: dict[Name, tuple[Name, int]] = {}  # a message of the chain: the one before it, and where
+    reached = [message]
+    for m in reached:  # grows while we go, so the first chain found is a shortest one
+        for q, order in enumerate(orders):
+            for later in order[order.index(m) + 1 :] if m in order else ():
+                if later not in before:
+                    before[later] = m, q
+                    reached.append(later)
+                if later in orders[p]:
+                    return _chain(before, later, message, name)
+    return ""
+
+
+def _chain(before: dict[Name, tuple[Name, int]], last: Name, first: Name, name: Callable[[Name], str]) -> str:
+    steps, m = [], last
+    while m != first:
+        earlier, q = before[m]
+        steps.append(f"{q} has {name(earlier)} before {name(m)}")
+        m = earlier
+    if len(steps) == 1:
+        return f"after {name(last)}, and {before[last][1]} before it"
+    return f"after {name(last)}, and {', '.join(reversed(steps))}"

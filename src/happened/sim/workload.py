@@ -38,17 +38,9 @@ def others(sender: int, members: Sequence[int]) -> list[int]:
     return [member for member in members if member != sender]
 
 
-def unicast(rng: Random, sender: int, members: Sequence[int]) -> list[int]:
-    return _one(rng, others(sender, members))
-
-
 def multicast(rng: Random, sender: int, members: Sequence[int]) -> list[int]:
     candidates = others(sender, members)
     return sorted(rng.sample(candidates, rng.randint(1, len(candidates)))) if candidates else []
-
-
-def broadcast(rng: Random, sender: int, members: Sequence[int]) -> list[int]:
-    return others(sender, members)
 
 
 def ring(rng: Random, sender: int, members: Sequence[int]) -> list[int]:
@@ -86,7 +78,6 @@ class Service(ClientServer):
 @dataclass(frozen=True, slots=True)
 class Clusters:
     count: int = 2
-    across: float = 0.1  # share of the messages that leave their cluster
 
     def __call__(self, rng: Random, sender: int, members: Sequence[int]) -> list[int]:
         n = len(members)
@@ -96,7 +87,7 @@ class Clusters:
         for place, member in enumerate(members):
             if member != sender:
                 (inside if place * self.count // n == cluster else outside).append(member)
-        leaves = rng.random() < self.across
+        leaves = rng.random() < 0.1
         return _one(rng, (outside or inside) if leaves else (inside or outside))
 
 
@@ -105,9 +96,9 @@ def _one(rng: Random, candidates: Sequence[int]) -> list[int]:
 
 
 _PLAIN: dict[str, Pattern] = {
-    "unicast": unicast,
+    "unicast": lambda rng, sender, members: _one(rng, others(sender, members)),
     "multicast": multicast,
-    "broadcast": broadcast,
+    "broadcast": lambda rng, sender, members: others(sender, members),
     "ring": ring,
 }
 _SIZED: dict[str, tuple[Callable[[int], Pattern], int | None]] = {
@@ -116,16 +107,8 @@ _SIZED: dict[str, tuple[Callable[[int], Pattern], int | None]] = {
     "service": (Service, 1),
     "clusters": (Clusters, 2),
 }
-PATTERNS = (
-    "unicast",
-    "multicast",
-    "broadcast",
-    "fanout:K",
-    "ring",
-    "client-server[:S]",
-    "service[:S]",
-    "clusters[:K]",
-)
+_SERVED = ("client-server[:S]", "service[:S]", "clusters[:K]")
+PATTERNS = ("unicast", "multicast", "broadcast", "fanout:K", "ring", *_SERVED)
 
 
 def parse_pattern(text: str) -> Pattern:

@@ -1,14 +1,14 @@
-"""Timestamping protocols for relevant events, one file each, behind one interface (tracker.py).
+"""Timestamping protocols for relevant events, behind one interface (tracker.py).
 
 Applications use `Tracker`, which works with names, bytes and timestamps that can be compared. Drivers use
 `create`, which makes a tracker for process indices.
 """
 
 from .named import Stamp, Tracker, named, reconstruct
-from .piggyback import Piggyback
+from .piggyback import EventId, Piggyback, Timestamp
 from .reconstruction import renumbered, vectors
 from .registry import DEFAULT, bound_of, check_deliveries, create, facts_of, protocols
-from .tracker import EventId, Piggybacked, Timestamp, TrackerFacts, TrackerMachine
+from .tracker import Piggybacked, TrackerFacts, TrackerMachine
 
 __all__ = [
     "DEFAULT",

@@ -14,57 +14,49 @@ FIFO       `sent` holds, in the same form, the processes to which the present va
 Cost       each step is a fixed number of operations on integers of n lanes, whatever it carries.
 """
 
-from collections.abc import Mapping
-from copy import copy
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import lanes
-from . import refusals, saved_state
-from .piggyback import Piggyback
+from . import refusals
+from .piggyback import Piggyback, PiggybackEntry, View, decode
+from .tracker import Protocols, State, TrackerFacts, TrackerMachine, entries_of
 
 
-class Knowledge:
-    """With `owners_know`, process k always has the newest value of entry k, so that M[k, k] = 1.
+class Knowledge(TrackerMachine):
+    """A tracker that sends what its receiver may lack.
 
-    Without it, k has made the odd values of entry k itself, and others make the even ones.
+    With `owners_know`, process k always has the newest value of entry k, so that M[k, k] = 1. Without it, k
+    has made the odd values of entry k itself, and others make the even ones.
     """
 
-    __slots__ = (
-        "_everyone_else",
-        "_fifo",
-        "_fresh",
-        "_guards",
-        "_ones",
-        "_own_bits",
-        "_own_guard",
-        "_owners",
-        "_owners_know",
-        "_shift",
-        "geometry",
-        "lacking",
-        "me",
-        "n",
-        "primed",
-        "sent",
-        "vector",
-    )
+    title: ClassVar[str] = "VC"
 
-    def __init__(self, me: int, n: int, *, primed: bool, fifo: bool, owners_know: bool) -> None:
-        refusals.member(me, n)
-        self.me = me
-        self.primed = primed
+    def __init__(
+        self,
+        name: str,
+        me: int,
+        n: int,
+        *,
+        primed: bool,
+        fifo: bool,
+        owners_know: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(name + "-prime" * primed + "-fifo" * fifo, me, n, **options)
+        self._primed = primed
         self._fifo = fifo
         self._owners_know = owners_know
-        self._size(n)
+        self._size()
         self.vector = 0
         self.lacking = 0
         self.sent = 0
 
-    def _size(self, n: int) -> None:
-        me = self.me
-        self.n = n
-        self.geometry = geometry = lanes(n)
+    def _size(self) -> None:
+        me, n = self.me, self.n
+        self._geometry = geometry = lanes(n)
         self._everyone_else = geometry.members ^ 1 << me
         self._owners = sum(1 << geometry.width * k + k for k in range(n))  # lane k: the set {k}
         # The columns of a new value: everybody else may lack it, but for its owner where owners always know.
@@ -73,31 +65,29 @@ class Knowledge:
         self._own_guard = 1 << geometry.width * me + geometry.shift
         self._own_bits = geometry.ones << me
 
-    def join(self) -> None:
+    def join(self, process: int) -> None:
         """Make room for one more process, which may lack every value there is and has made none itself."""
-        before, newcomer = self.geometry, self.n
-        self._size(self.n + 1)
+        before = self._geometry
+        super().join(process)
+        self._size()
         self.vector, self.lacking, self.sent = (
             before.widened(each, self.n) for each in (self.vector, self.lacking, self.sent)
         )
-        made = (self._guards ^ self.geometry.at_least(0, self.vector)) >> self._shift
-        self.lacking |= made << newcomer
-
-    def copy(self) -> "Knowledge":
-        return copy(self)
+        made = (self._guards ^ self._geometry.at_least(0, self.vector)) >> self._shift
+        self.lacking |= made << process
 
     def own(self) -> int:
-        return self.geometry.get(self.vector, self.me)
+        return self._geometry.get(self.vector, self.me)
 
     def set_own(self, value: int) -> None:
         """Give entry `me` a value that nobody else can know."""
-        self.vector = self.geometry.put(self.vector, self.me, value)
+        self.vector = self._geometry.put(self.vector, self.me, value)
 
     def everyone_lacks_own(self) -> None:
-        place = self.geometry.width * self.me
+        place = self._geometry.width * self.me
         self.lacking |= self._everyone_else << place
         if self._fifo:
-            self.sent &= ~(self.geometry.value << place)
+            self.sent &= ~(self._geometry.value << place)
 
     def everyone_lacks_only_own(self) -> None:
         self.lacking = 0
@@ -105,9 +95,9 @@ class Knowledge:
 
     def raise_entries(self, lowest: int) -> None:
         """Raise the entries of these lanes (bit 0 each) by one; nobody else can know the new values."""
-        mask = (lowest << self.geometry.shift) - lowest
+        mask = (lowest << self._geometry.shift) - lowest
         self.vector += lowest
-        self.lacking = self.lacking & ~mask | self.geometry.ones * self._everyone_else & mask
+        self.lacking = self.lacking & ~mask | self._geometry.ones * self._everyone_else & mask
         self.sent &= ~mask
 
     def due(self, to: int) -> int:
@@ -129,19 +119,19 @@ class Knowledge:
         if self._fifo:
             self.sent |= due << to
         mask = (due << self._shift) - due
-        columns = self.lacking & mask if self.primed else None
-        return Piggyback(self.geometry, due, self.vector & mask, columns)
+        columns = self.lacking & mask if self._primed else None
+        return Piggyback(self._geometry, due, self.vector & mask, columns)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
         """Take in a piggyback by rule R3, or by R3′ where it has columns."""
         if (
             type(piggyback) is not Piggyback
-            or piggyback.geometry is not self.geometry
-            or (piggyback.columns is None) is self.primed
+            or piggyback.geometry is not self._geometry
+            or (piggyback.columns is None) is self._primed
             or sender == self.me
             or not 0 <= sender < self.n
         ):
-            refusals.arrival(sender, piggyback, self.me, self.geometry, self.primed)
+            refusals.arrival(sender, piggyback, self.me, self._geometry, self._primed)
         values: int = piggyback.values
         theirs: int | None = piggyback.columns
         guards, shift = self._guards, self._shift
@@ -152,7 +142,7 @@ class Knowledge:
                 raise RemoteProtocolError(f"the columns from {sender} say that it lacks its own values")
             if newer & self._own_guard:
                 # Where owners need not know, an event of ours (odd) may have got a successor (even).
-                refusals.own_value(self.geometry.get(values, self.me), self._largest_own())
+                refusals.own_value(self._geometry.get(values, self.me), self._largest_own())
             lowest = newer >> shift
             mask = newer - lowest
             self.vector = vector = vector ^ (vector ^ values) & mask
@@ -176,28 +166,67 @@ class Knowledge:
 
     def known_to(self) -> tuple[tuple[int, ...], ...]:
         """The rows of M: row l has 1 in place k if l is known to have the present value of entry k."""
-        columns = self.geometry.unpack(self.lacking)
+        columns = self._geometry.unpack(self.lacking)
         return tuple(tuple(1 - (column >> j & 1) for column in columns) for j in range(self.n))
 
     def sent_to(self) -> tuple[tuple[int, ...], ...] | None:
         """The same of what is on its way, in `sent`; None without FIFO links."""
-        columns = self.geometry.unpack(self.sent)
+        columns = self._geometry.unpack(self.sent)
         rows = tuple(tuple(column >> j & 1 for column in columns) for j in range(self.n))
         return rows if self._fifo else None
 
-    def to_json(self) -> dict[str, Any]:
-        geometry = self.geometry
+    def decode(self, data: bytes, n: int | None = None) -> Any:
+        return decode(data, self._geometry, columns=self._primed, n=n)
+
+    def read(self, values: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """What the values of a vector or piggyback stand for: counts and, where it has them, bits IP."""
+        return tuple(self._geometry.unpack(values)), None
+
+    def view(self) -> View:
+        return View(self.title, *self.read(self.vector), self.known_to(), self.sent_to())
+
+    def carried(self, piggyback: Piggyback) -> list[PiggybackEntry]:
+        return entries_of(piggyback, *self.read(piggyback.values))
+
+    def save(self) -> State:
+        geometry = self._geometry
         return {
             "vector": geometry.unpack(self.vector),
-            "lacking": saved_state.sets_to_json(self.lacking, geometry),
-            "sent": saved_state.sets_to_json(self.sent, geometry),
+            "lacking": refusals.sets_to_json(self.lacking, geometry),
+            "sent": refusals.sets_to_json(self.sent, geometry),
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        geometry = self.geometry
-        vector = saved_state.numbers(state["vector"], geometry)
-        lacking = saved_state.sets(state["lacking"], geometry)
-        sent = saved_state.sets(state["sent"], geometry)
+    def load(self, state: State) -> None:
+        geometry = self._geometry
+        vector = refusals.numbers(state["vector"], geometry)
+        lacking = refusals.sets(state["lacking"], geometry)
+        sent = refusals.sets(state["sent"], geometry)
         if lacking >> self.me & geometry.ones:
             raise ValueError("a process lacks nothing of its own vector")
         self.vector, self.lacking, self.sent = vector, lacking, sent
+
+
+def forms(
+    machine: Callable[..., TrackerMachine],
+    numbers: tuple[int, int, int, int],
+    name: str,
+    tells: frozenset[str],
+    bound: str,
+    description: str,
+    paper: str,
+) -> Protocols:
+    """A protocol as it is; `primed`, with the columns of the matrix; `fifo`, on FIFO links; and both."""
+
+    def form(number: int, ending: str, description: str, **options: bool) -> Any:
+        facts = TrackerFacts(
+            name + ending, tells, options.get("fifo", False), bound, description, paper, number
+        )
+        return facts, partial(machine, **options)
+
+    plain, primed, fifo, both = numbers
+    return (
+        form(plain, "", description),
+        form(primed, "-prime", f"{name} that also tells who knows what", primed=True),
+        form(fifo, "-fifo", f"{name} without what is on its way", fifo=True),
+        form(both, "-prime-fifo", f"{name}-prime without what is on its way", primed=True, fifo=True),
+    )

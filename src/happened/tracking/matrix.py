@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, clock_lanes
-from . import refusals, saved_state
-from .piggyback import WIDTH_BITS, BitReader, BitWriter, known_to_sender
-from .tracker import Protocols, Timestamp, TrackerFacts
-from .tracking_process import State, TrackingProcess
+from . import refusals
+from .piggyback import WIDTH_BITS, BitReader, BitWriter, Timestamp, known_to_sender
+from .tracker import Protocols, State, TrackerFacts, TrackerMachine
 
 FACTS = TrackerFacts(
     "matrix",
@@ -53,9 +52,9 @@ class MatrixPiggyback(NamedTuple):
         return max(max(clock_lanes(self.n).unpack(row)) for row in self.rows).bit_length()
 
 
-class Matrix(TrackingProcess):
+class Matrix(TrackerMachine):
     def __init__(self, me: int, n: int) -> None:
-        super().__init__(FACTS.name, me, n, clock_lanes(n))
+        super().__init__(FACTS.name, me, n)
         self._rows = [0] * n
 
     def relevant(self) -> Timestamp:
@@ -84,8 +83,8 @@ class Matrix(TrackingProcess):
             if geometry.at_least(theirs, row) != geometry.guards:
                 raise RemoteProtocolError(f"{sender} knows that others know more than it does")
         refusals.own_value(geometry.get(theirs, me), geometry.get(self._rows[me], me))
-        rows = [_join(ours, row, self.n) for ours, row in zip(self._rows, piggyback.rows, strict=True)]
-        rows[me] = _join(self._rows[me], theirs, self.n)
+        rows = list(map(geometry.maximum, self._rows, piggyback.rows))
+        rows[me] = geometry.maximum(self._rows[me], theirs)
         self._rows = rows
 
     def join(self, process: int) -> None:
@@ -106,16 +105,10 @@ class Matrix(TrackingProcess):
         return {"rows": [self._geometry.unpack(row) for row in self._rows]}
 
     def load(self, state: State) -> None:
-        rows = [saved_state.numbers(row, self._geometry) for row in state["rows"]]
+        rows = [refusals.numbers(row, self._geometry) for row in state["rows"]]
         if len(rows) != self.n:
             raise ValueError(f"{len(rows)} rows")
         self._rows = rows
-
-
-def _join(a: int, b: int, n: int) -> int:
-    geometry = clock_lanes(n)
-    newer = geometry.at_least(a, b) ^ geometry.guards
-    return a ^ (a ^ b) & geometry.spread(newer)
 
 
 PROTOCOLS: Protocols = ((FACTS, Matrix),)

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..core.clocks import Causality, VectorClock
+from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from . import reconstruction
+from .piggyback import Timestamp
 from .registry import DEFAULT, create
-from .tracker import Timestamp, TrackerMachine
+from .tracker import TrackerMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +70,33 @@ class Stamp:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; what the protocol does not tell is left out."""
-        known: dict[str, Any] = {"process": self.process, "seq": self.seq}
-        if self.vector is not None:
-            known["vector"] = dict(self.vector)
-        if self.predecessors is not None:
-            known["predecessors"] = [list(event) for event in sorted(self.predecessors)]
-        if self.dependencies is not None:
-            known["dependencies"] = dict(self.dependencies)
-        if self.scalar is not None:
-            known["scalar"] = self.scalar
-        return {**known, "null": True} if self.null else known
+        before = self.predecessors
+        told = {
+            "vector": None if self.vector is None else dict(self.vector),
+            "predecessors": None if before is None else [list(event) for event in sorted(before)],
+            "dependencies": None if self.dependencies is None else dict(self.dependencies),
+            "scalar": self.scalar,
+            "null": self.null or None,
+        }
+        known = {name: value for name, value in told.items() if value is not None}
+        return {"process": self.process, "seq": self.seq, **known}
 
     @classmethod
     def from_json(cls, value: Any) -> "Stamp":
         """The stamp that `to_json` turned into this document; anything else is a RemoteProtocolError."""
         try:
-            predecessors = value.get("predecessors")
-            stamp = cls(
+            predecessors, scalar = value.get("predecessors"), value.get("scalar")
+            return cls(
                 _name(value["process"]),
                 _number(value["seq"]),
                 _read_counts(value.get("vector")),
                 None if predecessors is None else frozenset((_name(p), _number(s)) for p, s in predecessors),
                 _read_counts(value.get("dependencies")),
-                None if value.get("scalar") is None else _number(value["scalar"]),
+                None if scalar is None else _number(scalar),
                 value.get("null", False) is True,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RemoteProtocolError(f"not a timestamp: {error!r}") from error
-        return stamp
 
     def to_bytes(self) -> bytes:
         """`to_json` as canonical UTF-8: equal stamps give equal bytes."""
@@ -176,22 +176,19 @@ def reconstruct(stamps: Iterable[Stamp]) -> list[Stamp]:
     """The stamps of all events of a computation with their vectors, from their dependencies."""
     stamps = list(stamps)
     roster = Roster(sorted({stamp.process for stamp in stamps}))
-    timestamps = [
-        Timestamp(roster.index(stamp.process), stamp.seq, dependencies=_indexed(stamp, roster))
+
+    def indexed(stamp: Stamp) -> Timestamp:
+        told, counts = stamp.dependencies, None
+        if told is not None:
+            by_index = {roster.index(name): count for name, count in told.items()}
+            counts = tuple(by_index.get(k, 0) for k in range(len(roster)))
+        return Timestamp(roster.index(stamp.process), stamp.seq, dependencies=counts)
+
+    found = reconstruction.vectors(map(indexed, stamps))
+    return [
+        replace(stamp, vector=_named_counts(found[roster.index(stamp.process), stamp.seq], roster))
         for stamp in stamps
     ]
-    found = reconstruction.vectors(timestamps)
-    return [
-        replace(stamp, vector=_named_counts(found[timestamp.process, timestamp.seq], roster))
-        for stamp, timestamp in zip(stamps, timestamps, strict=True)
-    ]
-
-
-def _indexed(stamp: Stamp, roster: Roster) -> tuple[int, ...] | None:
-    if stamp.dependencies is None:
-        return None
-    counts = VectorClock({roster.index(name): count for name, count in stamp.dependencies.items()})
-    return tuple(counts[k] for k in range(len(roster)))
 
 
 def _named_counts(counts: tuple[int, ...] | None, roster: Roster) -> dict[str, int] | None:

@@ -14,50 +14,51 @@ of our own entry. With FIFO marks it would never be sent twice, so the two exclu
 
 from functools import partial
 
-from ..core.errors import LocalProtocolError
+from ..core.errors import require
 from . import refusals
-from .knowledge import Knowledge
-from .tracker import Protocols, Timestamp, TrackerFacts
-from .tracking_process import KnowingProcess
+from .knowledge import Knowledge, forms
+from .piggyback import Timestamp
+from .tracker import Protocols, TrackerFacts
 
 PAPER = "Hélary, Melideo & Raynal, Tracking causality: a suite of efficient protocols, SIROCCO 2000"
 
 
-class ReducedVector(KnowingProcess):
+class ReducedVector(Knowledge):
     def __init__(
         self, me: int, n: int, *, primed: bool = False, fifo: bool = False, reset_once: bool = False
     ) -> None:
-        if fifo and reset_once:
-            raise LocalProtocolError("with FIFO marks the own column must be reset at every event")
-        knowledge = Knowledge(me, n, primed=primed, fifo=fifo, owners_know=True)
-        super().__init__("p1" + "-prime" * primed + "-fifo" * fifo + "-once" * reset_once, knowledge)
+        require(not (fifo and reset_once), "with FIFO marks the own column must be reset at every event")
+        super().__init__("p1", me, n, primed=primed, fifo=fifo)
+        self._name += "-once" * reset_once
         self._reset_once = reset_once
 
     def relevant(self) -> Timestamp:
-        knowledge = self._knowledge
-        seq = knowledge.own() + 1
+        seq = self.own() + 1
         refusals.countable(seq)
-        knowledge.set_own(seq)
+        self.set_own(seq)
         if seq == 1 or not self._reset_once:
-            knowledge.everyone_lacks_own()
-        return Timestamp(self.me, seq, tuple(self._geometry.unpack(knowledge.vector)))
+            self.everyone_lacks_own()
+        return Timestamp(self.me, seq, tuple(self._geometry.unpack(self.vector)))
 
 
-def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> TrackerFacts:
-    return TrackerFacts(name, frozenset({"vector"}), fifo, "n", what, PAPER, number)
-
-
+TELLS = frozenset({"vector"})
 PROTOCOLS: Protocols = (
-    (_facts(7, "p1", "vectors without what the receiver is known to know"), ReducedVector),
-    (_facts(8, "p1-once", "p1 with footnote 2's shortcut"), partial(ReducedVector, reset_once=True)),
-    (_facts(9, "p1-prime", "p1 that also tells who knows what"), partial(ReducedVector, primed=True)),
-    (
-        _facts(10, "p1-prime-once", "p1-prime with footnote 2's shortcut"),
-        partial(ReducedVector, primed=True, reset_once=True),
+    *forms(
+        ReducedVector,
+        (7, 9, 11, 12),
+        "p1",
+        TELLS,
+        "n",
+        "vectors without what the receiver is known to know",
+        PAPER,
     ),
-    (_facts(11, "p1-fifo", "p1 without what is on its way", fifo=True), partial(ReducedVector, fifo=True)),
-    (
-        _facts(12, "p1-prime-fifo", "p1-prime without what is on its way", fifo=True),
-        partial(ReducedVector, primed=True, fifo=True),
+    *(
+        (
+            TrackerFacts(
+                f"{name}-once", TELLS, False, "n", f"{name} with footnote 2's shortcut", PAPER, number
+            ),
+            partial(ReducedVector, reset_once=True, primed=primed),
+        )
+        for number, name, primed in ((8, "p1", False), (10, "p1-prime", True))
     ),
 )

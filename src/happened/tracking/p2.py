@@ -15,75 +15,61 @@ The entries due include our own; the sum and the k ≠ j of the printed test are
 """
 
 from collections.abc import Sequence
-from functools import partial
 
-from ..core.errors import LocalProtocolError
+from ..core.errors import require
 from . import refusals
-from .knowledge import Knowledge
+from .knowledge import Knowledge, forms
 from .p1 import PAPER
-from .piggyback import Piggyback
-from .tracker import Protocols, Timestamp, TrackerFacts
-from .tracking_process import KnowingProcess
+from .piggyback import Piggyback, Timestamp
+from .tracker import Protocols
 
 
-class BoundedDependencies(KnowingProcess):
+class BoundedDependencies(Knowledge):
     title = "DV"
 
     def __init__(self, me: int, n: int, *, b: int = 1, primed: bool = False, fifo: bool = False) -> None:
-        if b < 1:
-            raise LocalProtocolError(f"a message carries at most b event identifiers, b at least 1, not {b}")
-        knowledge = Knowledge(me, n, primed=primed, fifo=fifo, owners_know=True)
-        super().__init__("p2" + "-prime" * primed + "-fifo" * fifo, knowledge, b=b)
+        require(b >= 1, f"a message carries at most b event identifiers, b at least 1, not {b}")
+        super().__init__("p2", me, n, primed=primed, fifo=fifo, b=b)
         self._bound = b
 
     def relevant(self) -> Timestamp:
         return self._produce(null=False)
 
     def _produce(self, *, null: bool) -> Timestamp:
-        knowledge = self._knowledge
-        seq = knowledge.own() + 1
+        seq = self.own() + 1
         refusals.countable(seq)
-        knowledge.set_own(seq)
-        knowledge.everyone_lacks_only_own()
-        vector = tuple(self._geometry.unpack(knowledge.vector))
+        self.set_own(seq)
+        self.everyone_lacks_only_own()
+        vector = tuple(self._geometry.unpack(self.vector))
         return Timestamp(self.me, seq, dependencies=vector, null=null)
 
     def on_send(self, to: int) -> Piggyback:
         # What `on_multicast` does for one destination, without its lists.
         refusals.peer(to, self.me, self.n)
-        knowledge = self._knowledge
-        if knowledge.due(to).bit_count() <= self._bound:
-            return knowledge.on_send(to)
+        if self.due(to).bit_count() <= self._bound:
+            return super().on_send(to)
         forced = self._produce(null=True)
-        return knowledge.on_send(to)._replace(forced=forced)
+        return super().on_send(to)._replace(forced=forced)
 
     def on_multicast(self, to: Sequence[int]) -> list[Piggyback]:
         for each in to:
             refusals.peer(each, self.me, self.n)
-        knowledge = self._knowledge
         # The copies of one message leave at one event: what the null event tells one of them, it tells all.
         forced = None
-        if any(knowledge.due(each).bit_count() > self._bound for each in to):
+        if any(self.due(each).bit_count() > self._bound for each in to):
             forced = self._produce(null=True)
-        carried = [knowledge.on_send(each) for each in to]
+        carried = [Knowledge.on_send(self, each) for each in to]
         if forced is not None:
             carried[0] = carried[0]._replace(forced=forced)
         return carried
 
 
-def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> TrackerFacts:
-    return TrackerFacts(name, frozenset({"dependencies"}), fifo, "b", what, PAPER, number)
-
-
-PROTOCOLS: Protocols = (
-    (_facts(13, "p2", "at most b entries a message, and null events"), BoundedDependencies),
-    (_facts(14, "p2-prime", "p2 that also tells who knows what"), partial(BoundedDependencies, primed=True)),
-    (
-        _facts(15, "p2-fifo", "p2 without what is on its way", fifo=True),
-        partial(BoundedDependencies, fifo=True),
-    ),
-    (
-        _facts(16, "p2-prime-fifo", "p2-prime without what is on its way", fifo=True),
-        partial(BoundedDependencies, primed=True, fifo=True),
-    ),
+PROTOCOLS: Protocols = forms(
+    BoundedDependencies,
+    (13, 14, 15, 16),
+    "p2",
+    frozenset({"dependencies"}),
+    "b",
+    "at most b entries a message, and null events",
+    PAPER,
 )

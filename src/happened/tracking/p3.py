@@ -1,42 +1,35 @@
-"""Immediate predecessors on the fly: P3 of Hélary, Melideo & Raynal (2000).
+"""Immediate predecessors on the fly: P3 of Hélary, Melideo & Raynal (2000), and a form with fewer entries.
 
-Assumes    what tracker.py says.
-Promises   exact vectors and exact immediate predecessors of every relevant event.
-Leaves out any reduction: every message carries n entries (see p3_reduced).
-Invariant  lane k of `_weights` is 2·VC[k] − IP[k]: VC[k] counts k's relevant events in our causal past and
+Assumes    what tracker.py says; `fifo` needs FIFO links.
+Promises   exact vectors and exact immediate predecessors of every relevant event. A message of `p3` carries n
+           entries; one of `p3-reduced`, which solves a problem the paper leaves open, carries entry k only
+           if its receiver may lack it.
+Leaves out a bound: a message of `p3-reduced` may have to carry all n entries too.
+Invariant  lane k of the weights is 2·VC[k] − IP[k]: VC[k] counts k's relevant events in our causal past and
            IP[k] = 1 iff the last of them would be an immediate predecessor of an event of ours now.
 
 The paper merges pairs: the larger VC wins, and of equal ones the smaller IP. On 2·VC − IP that is the
 maximum, so P3 is a vector clock of weights. An odd weight is an immediate predecessor.
 R1 as printed increments before it forms the timestamp, so that an event would name itself; the
 timestamp comes first.
+
+So P1's matrix applies to weights, with two differences. A relevant event raises the weight of every immediate
+predecessor it had, so all of these entries are news to everybody else. And k need not know the newest weight
+of its *own* entry: that its last event has a successor is found out elsewhere. It does know an odd weight,
+which only k itself can have made; so M[k, k] = 1 is set with those and with no others. docs/tracking.md has
+the proof.
 """
 
-from typing import Any
-
-from ..core.lanes import Lanes, clock_lanes
-from . import refusals, saved_state
+from ..core.lanes import Lanes
+from . import refusals
+from .knowledge import Knowledge, forms
 from .p1 import PAPER
-from .piggyback import Piggyback
-from .remembered import PiggybackEntry, View
-from .tracker import EventId, Protocols, Timestamp, TrackerFacts
-from .tracking_process import State, TrackingProcess, entries_of
+from .piggyback import EventId, Piggyback, PiggybackEntry, Timestamp, View
+from .single_vectors import PackedVector
+from .tracker import Protocols, State, TrackerFacts, entries_of
 
-FACTS = TrackerFacts(
-    "p3",
-    frozenset({"vector", "predecessors"}),
-    fifo_links=False,
-    bound="n",
-    description="immediate predecessors on the fly; n entries and n bits a message",
-    paper=PAPER,
-    number=17,
-)
-
-
-def told(weights: int, geometry: Lanes) -> tuple[tuple[int, ...], frozenset[EventId]]:
-    """The counts, and the events that are immediate predecessors of whatever happens next."""
-    counts, flags = counts_and_bits(weights, geometry)
-    return counts, frozenset((k, count) for k, count in enumerate(counts) if flags[k])
+TELLS = frozenset({"vector", "predecessors"})
+OPEN_PROBLEM = "docs/tracking.md; the problem is left open by Hélary, Melideo & Raynal, SIROCCO 2000"
 
 
 def counts_and_bits(weights: int, geometry: Lanes) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -46,45 +39,86 @@ def counts_and_bits(weights: int, geometry: Lanes) -> tuple[tuple[int, ...], tup
     return counts, tuple(geometry.unpack(odd))
 
 
-class ImmediatePredecessors(TrackingProcess):
+def stamped(me: int, weights: int, geometry: Lanes) -> Timestamp:
+    """The timestamp of an event of ours that happens now."""
+    counts, flags = counts_and_bits(weights, geometry)
+    immediate: frozenset[EventId] = frozenset((k, count) for k, count in enumerate(counts) if flags[k])
+    seq = counts[me] + 1
+    refusals.countable(2 * seq)
+    return Timestamp(me, seq, (*counts[:me], seq, *counts[me + 1 :]), immediate=immediate)
+
+
+class ImmediatePredecessors(PackedVector):
+    """`_vector` holds weights."""
+
     def __init__(self, me: int, n: int) -> None:
-        super().__init__(FACTS.name, me, n, clock_lanes(n))
-        self._weights = 0
+        super().__init__("p3", me, n)
 
     def relevant(self) -> Timestamp:
-        geometry, me = self._geometry, self.me
-        counts, immediate = told(self._weights, self._geometry)
-        seq = counts[me] + 1
-        refusals.countable(2 * seq)
+        geometry, weights = self._geometry, self._vector
+        stamp = stamped(self.me, weights, geometry)
         # Our event now lies between every earlier one and what comes next; nothing lies after ours.
-        even = self._weights + (self._weights & geometry.ones)
-        self._weights = even + (1 << geometry.width * me)
-        return Timestamp(me, seq, (*counts[:me], seq, *counts[me + 1 :]), immediate=immediate)
+        self._vector = weights + (weights & geometry.ones) + (1 << geometry.width * self.me)
+        return stamp
 
     def on_send(self, to: int) -> Piggyback:
         refusals.peer(to, self.me, self.n)
-        return Piggyback(self._geometry, self._geometry.ones, self._weights)
+        return Piggyback(self._geometry, self._geometry.ones, self._vector)
 
-    def on_receive(self, sender: int, piggyback: Any) -> None:
-        refusals.arrival(sender, piggyback, self.me, self._geometry)
-        geometry, weights, theirs = self._geometry, self._weights, piggyback.values
-        newer = geometry.at_least(weights, theirs) ^ geometry.guards
-        if newer:
-            own = geometry.get(weights, self.me)
-            refusals.own_value(geometry.get(theirs, self.me), own + (own & 1))
-            self._weights = weights ^ (weights ^ theirs) & geometry.spread(newer)
+    def _largest_own(self) -> int:
+        own = super()._largest_own()
+        return own + (own & 1)
 
     def view(self) -> View:
-        return View("VC", *counts_and_bits(self._weights, self._geometry))
+        return View("VC", *counts_and_bits(self._vector, self._geometry))
 
     def carried(self, piggyback: Piggyback) -> list[PiggybackEntry]:
         return entries_of(piggyback, *counts_and_bits(piggyback.values, self._geometry))
 
     def save(self) -> State:
-        return {"weights": self._geometry.unpack(self._weights)}
+        return {"weights": self._geometry.unpack(self._vector)}
 
     def load(self, state: State) -> None:
-        self._weights = saved_state.numbers(state["weights"], self._geometry)
+        self._vector = refusals.numbers(state["weights"], self._geometry)
 
 
-PROTOCOLS: Protocols = ((FACTS, ImmediatePredecessors),)
+class ReducedPredecessors(Knowledge):
+    """`vector` holds weights."""
+
+    def __init__(self, me: int, n: int, *, primed: bool = False, fifo: bool = False) -> None:
+        super().__init__("p3-reduced", me, n, primed=primed, fifo=fifo, owners_know=False)
+
+    def read(self, values: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return counts_and_bits(values, self._geometry)
+
+    def relevant(self) -> Timestamp:
+        stamp = stamped(self.me, self.vector, self._geometry)
+        self.raise_entries(self.vector & self._geometry.ones)
+        self.set_own(2 * stamp.seq - 1)
+        self.everyone_lacks_own()
+        return stamp
+
+
+PROTOCOLS: Protocols = (
+    (
+        TrackerFacts(
+            "p3",
+            TELLS,
+            fifo_links=False,
+            bound="n",
+            description="immediate predecessors on the fly; n entries and n bits a message",
+            paper=PAPER,
+            number=17,
+        ),
+        ImmediatePredecessors,
+    ),
+    *forms(
+        ReducedPredecessors,
+        (18, 19, 20, 21),
+        "p3-reduced",
+        TELLS,
+        "n",
+        "immediate predecessors, without what the receiver knows",
+        OPEN_PROBLEM,
+    ),
+)

@@ -1,4 +1,4 @@
-"""What a message carries: some entries of a vector, and their form in bits.
+"""What trackers tell and remember, and what messages carry: some entries of a vector, and their form in bits.
 
 An encoding is one number, least significant bits first, in as few bytes as hold it:
 
@@ -8,19 +8,89 @@ An encoding is one number, least significant bits first, in as few bytes as hold
     with columns, n bits more for each value
 
 A subset of a vector needs no wider values than the whole, so without columns no message is longer than a
-full vector plus n bits. Both sides must know n, the number of processes that the sender knew of.
+full vector plus n bits. Both sides must know n, the number of processes that the sender knew of. `View` and
+`PiggybackEntry` are what Hélary, Melideo & Raynal (2000) write, for stories (`happened play --tracker`).
 """
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, Lanes
-from .tracker import Timestamp
 
 FULL, BITMAP, LIST = range(3)
 FORM_BITS, FLAG_BITS, WIDTH_BITS = 2, 1, 6
 HEAD_BITS = FORM_BITS + FLAG_BITS + WIDTH_BITS
+
+EventId = tuple[int, int]
+"""(process, seq) of a relevant event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """What a protocol tells about one relevant event; None is what it cannot tell."""
+
+    process: int
+    seq: int
+    counts: tuple[int, ...] | None = None
+    dependencies: tuple[int, ...] | None = None  # a dependency vector: at most `counts`, equal at `process`
+    immediate: frozenset[EventId] | None = None
+    scalar: int | None = None
+    null: bool = False  # produced by the protocol, not by the application
+
+    def vector(self) -> tuple[int, ...] | None:
+        """Per process, how many of its relevant events are in the causal past, this event included."""
+        return self.counts
+
+    def predecessors(self) -> frozenset[EventId] | None:
+        """The immediate predecessors: the edges of the transitive reduction that end here."""
+        return self.immediate
+
+
+class View(NamedTuple):
+    title: str  # "VC", or "DV" where it is a dependency vector
+    counts: tuple[int, ...]
+    immediate: tuple[int, ...] | None = None  # IP, where immediate predecessors are tracked
+    knows: tuple[tuple[int, ...], ...] | None = None  # the rows of M, where there is one
+    on_its_way: tuple[tuple[int, ...], ...] | None = None  # the same of what was sent, on FIFO links
+
+    def entry(self, k: int) -> tuple[int, int | None]:
+        """VC[k] and, where it is kept, IP[k]."""
+        return self.counts[k], self.immediate[k] if self.immediate is not None else None
+
+    def lines(self) -> list[tuple[str, str]]:
+        told = [(self.title, row(self.counts))]
+        if self.immediate is not None:
+            told.append(("IP", row(self.immediate)))
+        if self.knows is not None:
+            told.append(("M", " ".join(map(row, self.knows))))
+        if self.on_its_way is not None:
+            told.append(("sent", " ".join(map(row, self.on_its_way))))
+        return told
+
+
+class PiggybackEntry(NamedTuple):
+    """One entry of a message."""
+
+    process: int
+    value: int  # VC[process]
+    immediate: int | None = None
+    column: tuple[int, ...] | None = None  # of M, in the primed protocols
+
+    def __str__(self) -> str:
+        told = [str(self.process), str(self.value)]
+        told += [] if self.immediate is None else [str(self.immediate)]
+        told += [] if self.column is None else [row(self.column)]
+        return f"({','.join(told)})"
+
+    @property
+    def entry(self) -> tuple[int, int | None]:
+        return self.value, self.immediate
+
+
+def row(numbers: tuple[int, ...]) -> str:
+    return f"[{' '.join(map(str, numbers))}]"
 
 
 class Piggyback(NamedTuple):
@@ -134,10 +204,8 @@ def _form(n: int, entries: int) -> int:
 
 
 def _index_size(n: int, entries: int) -> int:
-    form = _form(n, entries)
-    if form == FULL:
-        return 0
-    return n if form == BITMAP else n.bit_length() + entries * _place_bits(n)
+    listed = n.bit_length() + entries * _place_bits(n)
+    return {FULL: 0, BITMAP: n, LIST: listed}[_form(n, entries)]
 
 
 def _place_bits(n: int) -> int:

@@ -12,7 +12,7 @@ the *vectors* of the events that an event directly names, each computed once, is
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..core.errors import LocalProtocolError
-from .tracker import EventId, Timestamp
+from .piggyback import EventId, Timestamp
 
 
 def vectors(timestamps: Iterable[Timestamp]) -> dict[EventId, tuple[int, ...]]:

@@ -6,15 +6,17 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.orders import Order
-from . import differential, direct, incremental, lamport, matrix, p1, p2, p3, p3_reduced, vector
+from . import matrix, p1, p2, p3, single_vectors
 from .tracker import TrackerFacts, TrackerMachine
 
 DEFAULT = p1.PROTOCOLS[0][0].name
 
 _MACHINES: dict[str, tuple[TrackerFacts, Callable[..., TrackerMachine]]] = {
     facts.name: (facts, machine)
-    for module in (lamport, vector, differential, direct, incremental, matrix, p1, p2, p3, p3_reduced)
-    for facts, machine in module.PROTOCOLS
+    for facts, machine in sorted(
+        (*single_vectors.PROTOCOLS, *matrix.PROTOCOLS, *p1.PROTOCOLS, *p2.PROTOCOLS, *p3.PROTOCOLS),
+        key=lambda form: form[0].number,
+    )
 }
 
 

@@ -6,7 +6,8 @@ reads its length, as the sender says it. Decoding hostile bytes raises RemotePro
 in time and memory linear in the bytes given, but for a bound of its own (and, for the log of a message, in
 the square of the number of processes it declares): sets may come to `primitives.EXPANDED` bytes a frame.
 
-A codec is a module that a protocol's facts name (`Facts.wire`), with
+A codec is what a protocol's facts name (`Facts.wire`), a module or, as `module:attribute`, an object in it:
+declared (envelope.py) or written by hand. It has
 
     MESSAGES                             the types it encodes
     encode(messages of one multicast)    their address and control information
@@ -37,6 +38,7 @@ __all__ = [
     "encode_multicast",
     "encode_sends",
     "load",
+    "named_codec",
 ]
 
 VERSION = 1
@@ -45,7 +47,7 @@ MAX_FRAME = 16 << 20
 """Bytes; a longer frame is refused when its length is read."""
 
 
-class Codec(NamedTuple):
+class Loaded(NamedTuple):
     messages: tuple[type, ...]
     encode: Callable[[Sequence[Any]], list[Encoded]]
     decode: Callable[[Reader, int], Any]
@@ -53,11 +55,11 @@ class Codec(NamedTuple):
     most_processes: int
 
 
-_codecs: dict[int, Codec] = {}
+_codecs: dict[int, Loaded] = {}
 _number_of: dict[type, int] = {}
 
 
-def codecs() -> dict[int, Codec]:
+def codecs() -> dict[int, Loaded]:
     """Every codec by the number of its frames, of protocols that were registered since too."""
     for facts in declared():
         load(facts)
@@ -67,13 +69,18 @@ def codecs() -> dict[int, Codec]:
 def load(facts: Facts) -> None:
     """Have a protocol's codec at hand, so that its first message does not wait for an import."""
     if facts.wire is not None and facts.wire.number not in _codecs:
-        module = import_module(facts.wire.codec)
-        plain = getattr(module, "decode_plain", None)
-        codec = Codec(
-            tuple(module.MESSAGES), module.encode, module.decode, plain, facts.assumes.most_processes
-        )
+        found = named_codec(facts)
+        plain, most = getattr(found, "decode_plain", None), facts.assumes.most_processes
+        codec = Loaded(tuple(found.MESSAGES), found.encode, found.decode, plain, most)
         _codecs[facts.wire.number] = codec
         _number_of.update(dict.fromkeys(codec.messages, facts.wire.number))
+
+
+def named_codec(facts: Facts) -> Any:
+    """The codec that a protocol's facts name, which has a wire format."""
+    assert facts.wire is not None
+    module, _, attribute = facts.wire.codec.partition(":")
+    return getattr(import_module(module), attribute) if attribute else import_module(module)
 
 
 def _forget(facts: Facts) -> None:
@@ -86,15 +93,13 @@ def _forget(facts: Facts) -> None:
 when_unregistered(_forget)
 
 
-def _codec(number: int) -> Codec:
-    codec = _codecs.get(number)
-    if codec is None:
-        for facts in declared():
-            if facts.wire is not None and facts.wire.number == number:
-                load(facts)
-                return _codecs[number]
+def _codec(number: int) -> Loaded:
+    for facts in declared() if number not in _codecs else ():
+        if facts.wire is not None and facts.wire.number == number:
+            load(facts)
+    if number not in _codecs:
         raise RemoteProtocolError(f"frame of an unknown protocol, number {number}")
-    return codec
+    return _codecs[number]
 
 
 def _number(kind: type) -> int:
@@ -111,10 +116,7 @@ def encode(message: Any) -> bytes:
 
 def encode_sends(sends: Sequence[Send[Any]]) -> list[bytes]:
     """The frames of one multicast's messages, each with its destination."""
-    messages = []
-    for _, message in sends:
-        messages.append(message)
-    return encode_multicast(messages)
+    return encode_multicast([message for _, message in sends])
 
 
 def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None = None) -> list[bytes]:

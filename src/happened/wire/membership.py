@@ -5,9 +5,9 @@
 Form 2 is that of site_news.py, and form 3 that of resent.py. The first byte is no version of a message's
 frame (wire/__init__.py).
 
-The JSON is a list [kind, index, name, address]. All but a JOINED and a STATE_GIVEN have an empty address; the
-name of a STAGE and of a STATE_TALLY is a number, the address of a STATE_GIVEN is numbers with commas between
-them; that of the others is empty.
+The JSON is a list [kind, index, name, address]. The name of a DepartureStage and a StateTally is a
+number, the address of a StateGiven is numbers with commas between them; but for those of a MemberJoined, all
+others are empty.
 
 Bounds     a frame has at most MAX_CHANGE bytes, an index is below MAX_INDEX. Decoding hostile bytes raises
            RemoteProtocolError and nothing else.
@@ -16,9 +16,10 @@ Leaves out whether a name may be used and whether an index is the next one: whoe
 
 import json
 from dataclasses import dataclass
-from enum import IntEnum
+from typing import get_args
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..ordering.facts import MANY_PROCESSES
 
 MARK = 0xFF
 """The first byte of every frame that changes the members."""
@@ -26,123 +27,98 @@ MARK = 0xFF
 MAX_CHANGE = 1 << 16
 """Bytes of one frame: a name and an address, with room to spare."""
 
-MAX_INDEX = 65_536
+MAX_INDEX = MANY_PROCESSES
 """One more than the largest index: as many processes as any message can tell apart."""
 
 FORM = 1
 HEAD = bytes((MARK, FORM))
 
 
-class Kind(IntEnum):
-    """The numbers are part of the format: never reused, never changed."""
+@dataclass(frozen=True, slots=True)
+class AboutProcess:
+    """What is said about the process of this index."""
 
-    JOINED = 1
-    DEPARTED = 2
-    EXPELLED = 3
-    ABSENT = 4
-    STAGE = 5
-    RANKED = 6
-    STATE_ASKED = 7
-    STATE_TALLY = 8
-    STATE_GIVEN = 9
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
-class MemberJoined:
+class MemberJoined(AboutProcess):
     """The process `name`, which is called at `address`, has this index from now on."""
 
-    index: int
     name: str
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDeparted:
-    """The process of this index has left by itself; to that process itself, it is a farewell."""
-
-    index: int
+class MemberDeparted(AboutProcess):
+    """It has left by itself; to that process itself, it is a farewell."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberExpelled:
-    """The process of this index was expelled: nothing more of it is listened to."""
-
-    index: int
+class MemberExpelled(AboutProcess):
+    """It was expelled: nothing more of it is listened to."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberAbsent:
-    """To a new member: the process of this index had gone before, and has sent it nothing."""
+class MemberAbsent(AboutProcess):
+    """To a new member: it had gone before, and has sent it nothing."""
 
-    index: int
+
+class MemberRanked(AboutProcess):
+    """To a new member: of those named so far, it is the last to have joined."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRanked:
-    """To a new member: of those named so far, the process of this index is the last to have joined."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class DepartureStage:
+class DepartureStage(AboutProcess):
     """How far whoever says this is with the departure of a process; see net/departures.py."""
 
-    index: int
     stage: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateAsked:
+class StateAsked(AboutProcess):
     """We owe the process of this index, which has joined, the application's state (net/state_transfer.py):
     how many messages have you sent us so far? To that process: expect it. From that process: we expect it."""
 
-    index: int
-
 
 @dataclass(frozen=True, slots=True)
-class StateTally:
+class StateTally(AboutProcess):
     """The answer: so many, when we heard that question."""
 
-    index: int
     sent: int
 
 
 @dataclass(frozen=True, slots=True)
-class StateGiven:
+class StateGiven(AboutProcess):
     """To the process of this index: our messages of these clocks are the state."""
 
-    index: int
     clocks: tuple[int, ...]
 
 
 LAST_STAGE = 3
 MAX_NUMBER = (1 << 63) - 1
 
-_Plain = MemberDeparted | MemberExpelled | MemberAbsent | MemberRanked | StateAsked
-Change = MemberJoined | DepartureStage | StateTally | StateGiven | _Plain
-_PLAIN: dict[Kind, type[_Plain]] = {
-    Kind.RANKED: MemberRanked,
-    Kind.DEPARTED: MemberDeparted,
-    Kind.EXPELLED: MemberExpelled,
-    Kind.ABSENT: MemberAbsent,
-    Kind.STATE_ASKED: StateAsked,
-}
+Change = (
+    MemberJoined
+    | MemberDeparted
+    | MemberExpelled
+    | MemberAbsent
+    | DepartureStage
+    | MemberRanked
+    | StateAsked
+    | StateTally
+    | StateGiven
+)
+KINDS: tuple[type[Change], ...] = get_args(Change)
+"""Counted from 1, these are the numbers in the format: none is ever changed or used again."""
 
 
 def encode(change: Change) -> bytes:
+    name = address = ""
     match change:
-        case MemberJoined(index, name, address):
-            said = [Kind.JOINED, index, name, address]
-        case DepartureStage(index, stage):
-            said = [Kind.STAGE, index, str(stage), ""]
-        case StateTally(index, sent):
-            said = [Kind.STATE_TALLY, index, str(sent), ""]
-        case StateGiven(index, clocks):
-            said = [Kind.STATE_GIVEN, index, "", ",".join(map(str, clocks))]
-        case _:
-            kind = next(kind for kind, made in _PLAIN.items() if type(change) is made)
-            said = [kind, change.index, "", ""]
+        case MemberJoined():
+            name, address = change.name, change.address
+        case DepartureStage(_, number) | StateTally(_, number):
+            name = str(number)
+        case StateGiven(_, clocks):
+            address = ",".join(map(str, clocks))
+    said = [1 + KINDS.index(type(change)), change.index, name, address]
     frame = HEAD + json.dumps(said).encode()
     if len(frame) > MAX_CHANGE:
         raise LocalProtocolError(
@@ -169,17 +145,18 @@ def decode(frame: bytes) -> Change:
         raise RemoteProtocolError("not a change of members: wrong types")
     if not 0 <= index < MAX_INDEX:
         raise RemoteProtocolError(f"not a change of members: no process has index {index}")
-    if kind == Kind.JOINED:
+    made = KINDS[kind - 1] if 0 < kind <= len(KINDS) else None
+    if made is MemberJoined:
         return MemberJoined(index, name, address)
-    if kind == Kind.STAGE and name in map(str, range(1, LAST_STAGE + 1)):
+    if made is DepartureStage and name in map(str, range(1, LAST_STAGE + 1)):
         return DepartureStage(index, int(name))
-    if kind == Kind.STATE_TALLY:
+    if made is StateTally:
         return StateTally(index, _number(name))
-    if kind == Kind.STATE_GIVEN:
+    if made is StateGiven:
         return StateGiven(index, tuple(map(_number, address.split(","))))
-    if kind in _PLAIN:
-        return _PLAIN[Kind(kind)](index)
-    raise RemoteProtocolError(f"not a change of members: there is no kind {kind}")
+    if made is None or made is DepartureStage:
+        raise RemoteProtocolError(f"not a change of members: there is no kind {kind}")
+    return made(index)  # type: ignore[call-arg]
 
 
 def _number(text: str) -> int:

@@ -17,13 +17,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..core.errors import RemoteProtocolError
+from ..ordering.facts import MANY_PROCESSES
 from .primitives import Reader, write_number
 
 MARK = 0xFE
 """The first byte of every frame of a message that carries piggybacks."""
-
-MAX_PROCESSES = 65_536
-"""As many processes as any message can tell apart."""
 
 
 class Envelope(NamedTuple):
@@ -59,7 +57,7 @@ def seal(envelope: Envelope) -> bytes:
 
 def open_sealed(data: bytes) -> Envelope:
     reader = Reader(data)
-    n = reader.number(MAX_PROCESSES + 1)
+    n = reader.number(MANY_PROCESSES + 1)
     piggybacks: dict[int, bytes] = {}
     last = -1
     for _ in range(reader.number(n + 1)):

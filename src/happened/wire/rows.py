@@ -2,7 +2,7 @@
 
 A row is a number (the sender's newest clock relative to the message's, zigzag, ·4, +2 if older entries
 follow, +1 if the newest has a set), that set, and the older entries newest first: how many, then step back
-and set of each.
+and set of each. The timestamp of a history is such rows, then 0, or 1 and the carbon copies of each entry.
 """
 
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from ..core.destinations import pack, unpack
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
+from ..ordering.causal.extended_history import HistoryEntry
 from .primitives import Reader, unzigzag, write_number, write_set, zigzag
 
 Row = list[tuple[int, int]]
@@ -75,3 +76,21 @@ def check_rows(rows: dict[int, Row], dests: int, sender: int) -> None:
             seen |= members
             if members & dests and not (s == sender and i == 0):
                 raise RemoteProtocolError(f"entry ({s}, {t}) names a destination of this very message")
+
+
+def write_entries(out: bytearray, entries: Iterable[HistoryEntry], clock: int, n: int) -> None:
+    """`clock` is that of the message they belong to: others are written relative to it."""
+    write_rows(out, rows_of((s, c, dests) for s, c, dests, _ in entries), clock, n)
+    extended = any(entry.copied for entry in entries)
+    out.append(extended)
+    if extended:
+        for entry in entries:
+            write_set(out, entry.copied, n)
+
+
+def read_entries(reader: Reader, clock: int, n: int) -> tuple[HistoryEntry, ...]:
+    rows = read_rows(reader, clock, n)
+    entries = [HistoryEntry(s, c, dests) for s, row in sorted(rows.items()) for c, dests in reversed(row)]
+    if reader.byte():
+        entries = [entry._replace(copied=reader.set(n)) for entry in entries]
+    return tuple(entries)

@@ -17,7 +17,9 @@ Bounds     a frame has at most MAX_FRAME bytes, a digest is 64 hexadecimal digit
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, fields
+from typing import Any, get_args
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from . import MAX_FRAME
@@ -75,24 +77,11 @@ class Account:
 SiteNews = (
     SiteProposed | LinkDrained | ProcessFinished | SuccessionProposed | LinkFlushed | HopsTaken | Account
 )
+KINDS: tuple[type[SiteNews], ...] = get_args(SiteNews)
 
 
 def encode(news: SiteNews) -> bytes:
-    match news:
-        case SiteProposed(after, text):
-            said: list[object] = [1, after, text]
-        case LinkDrained(after):
-            said = [2, after]
-        case ProcessFinished(after, following, index):
-            said = [3, after, following, index]
-        case SuccessionProposed(after, text):
-            said = [4, after, text]
-        case LinkFlushed(after, following):
-            said = [5, after, following]
-        case HopsTaken(after, index, clock):
-            said = [6, after, index, clock]
-        case Account(after, index, counts):
-            said = [7, after, index, [list(each) for each in counts]]
+    said = [1 + KINDS.index(type(news)), *astuple(news)]
     frame = HEAD + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
     if len(frame) > MAX_FRAME:
         raise LocalProtocolError(f"a topology of {len(frame)} bytes does not fit a frame of {MAX_FRAME}")
@@ -105,35 +94,43 @@ def decode(frame: bytes) -> SiteNews:
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"not a change of the topology: {error}") from error
     match said:
-        case [1, str(after), str(text)] if _DIGEST.fullmatch(after):
-            return SiteProposed(after, text)
-        case [2, str(after)] if _DIGEST.fullmatch(after):
-            return LinkDrained(after)
-        case [3, str(after), str(following), index] if (
-            _DIGEST.fullmatch(after) and _DIGEST.fullmatch(following) and _is_index(index)
-        ):
-            return ProcessFinished(after, following, index)
-        case [4, str(after), str(text)] if _DIGEST.fullmatch(after):
-            return SuccessionProposed(after, text)
-        case [5, str(after), str(following)] if _DIGEST.fullmatch(after) and _DIGEST.fullmatch(following):
-            return LinkFlushed(after, following)
-        case [6, str(after), index, clock] if (
-            _DIGEST.fullmatch(after) and _is_index(index) and _is_count(clock)
-        ):
-            return HopsTaken(after, index, clock)
-        case [7, str(after), index, [*counts]] if _DIGEST.fullmatch(after) and _is_index(index):
-            if all(_is_tally(each) for each in counts):
-                return Account(after, index, tuple((sender, count) for sender, count in counts))
+        case [int(kind), *values] if 0 < kind <= len(KINDS):
+            expected = fields(KINDS[kind - 1])
+            if len(values) == len(expected) and all(
+                _FITS[field.name](value) for field, value in zip(expected, values, strict=True)
+            ):
+                return KINDS[kind - 1](*(_as_tuples(value) for value in values))
     raise RemoteProtocolError(f"not a change of the topology: {said!r:.100}")
 
 
-def _is_index(value: object) -> bool:
-    return _is_count(value) and value < MAX_INDEX  # type: ignore[operator]
+def _is_count(value: Any, limit: int = 1 << 63) -> bool:
+    return type(value) is int and 0 <= value < limit
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+def _is_index(value: Any) -> bool:
+    return _is_count(value, MAX_INDEX)
 
 
-def _is_tally(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and _is_index(value[0]) and _is_count(value[1])
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, list) and len(each) == 2 and _is_index(each[0]) and _is_count(each[1])
+        for each in value
+    )
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "after": _is_digest,
+    "next": _is_digest,
+    "text": lambda value: isinstance(value, str),
+    "index": _is_index,
+    "clock": _is_count,
+    "counts": _are_counts,
+}

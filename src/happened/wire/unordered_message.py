@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
+from ..ordering.facts import MANY_PROCESSES
 from . import MAX_FRAME
 from .primitives import Reader, write_number, write_set
 
@@ -22,10 +23,7 @@ MARK = 0xFD
 
 VERSION = 1
 
-MAX_PROCESSES = 65_536
-"""As many processes as any message can tell apart."""
-
-_MOST_BESIDES = 32 + MAX_PROCESSES // 8
+_MOST_BESIDES = 32 + MANY_PROCESSES // 8
 """Bytes that a frame has beside the payload, at most."""
 
 
@@ -64,7 +62,7 @@ def decode(frame: bytes) -> UnorderedMessage:
             f"an unordered message in version {version}, and this happened reads version {VERSION}; "
             "upgrade this node"
         )
-    n = reader.number(MAX_PROCESSES + 1)
+    n = reader.number(MANY_PROCESSES + 1)
     sender, clock, dests = reader.number(n), reader.number(CLOCK_LIMIT), reader.set(n)
     if not clock or not dests:
         raise RemoteProtocolError(f"M({sender}, {clock}) lacks a clock or a destination")

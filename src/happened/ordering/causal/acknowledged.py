@@ -55,7 +55,7 @@ class AcknowledgedUnicast(Process):
         description="carries nothing: each message waits for the acknowledgement of its sender's "
         "previous one",
         paper="Mattern & Fünfrocken, LNCS 938, 1995",
-        wire=WireFormat(30, "happened.wire.acknowledged"),
+        wire=WireFormat(30, "happened.wire.causal:ACKNOWLEDGED"),
         assumes=Assumptions(casts=frozenset({UNICAST})),
         waits=Waits(at_sender=True),
         membership=MembershipChanges(

@@ -57,7 +57,7 @@ class CarryingMulticast(Process):
         name="cbcast",
         description="carries the messages of its causal past, and never holds one back",
         paper="Birman & Joseph, ACM TOCS 5(1), 1987",
-        wire=WireFormat(31, "happened.wire.cbcast"),
+        wire=WireFormat(31, "happened.wire.causal:CBCAST"),
         copies=CopyTravel(common_frame=True, carries_payloads=True),
     )
 

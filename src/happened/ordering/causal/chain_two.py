@@ -53,7 +53,7 @@ class AdelsteinSinghal(LaneProcess[ChainTwoMessage]):
         order=Order.FIFO,  # the strongest of the four that it keeps
         description="FIFO, and causal order over chains of two messages: violated from length three on",
         paper="Adelstein & Singhal, International Conference on Distributed Computing Systems 15, 1995",
-        wire=WireFormat(17, "happened.wire.chain_two"),
+        wire=WireFormat(17, "happened.wire.causal:CHAIN_TWO"),
         promises=Promises(longest_chain=2, entries=lambda n: 2 * n),
         waits=Waits(only_for_past=True),
     )

@@ -38,7 +38,7 @@ class FloodingBroadcast(Process):
         description="constant size: everybody relays everything once, over FIFO links",
         paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
         options=(Option.of_sets("overlay", '"complete", "ring", or the links as pairs of processes'),),
-        wire=WireFormat(34, "happened.wire.flooding"),
+        wire=WireFormat(34, "happened.wire.causal:FLOODING"),
         assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
         copies=CopyTravel(relays=Relays.EVERYBODY, common_frame=True),
         membership=MembershipChanges(

@@ -156,7 +156,7 @@ class Histories(HistoryProcess[HistoryMessage]):
         description="causal, delivery and carbon-copy histories; no process gets the same information twice",
         paper="Rodrigues & Veríssimo, ICDCS 1995",
         options=OPTIONS,
-        wire=WireFormat(60, "happened.wire.histories"),
+        wire=WireFormat(60, "happened.wire.causal:HISTORIES"),
         membership=MembershipChanges(expels_one=True, recycles=True),
         waits=Waits(only_for_past=True),
         assumes=WIDE,

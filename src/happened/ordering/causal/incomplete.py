@@ -59,7 +59,7 @@ class Labelled(Process):
         paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
         order=Order.NONE,
         options=(Option("most", "how many labels there may be"),),
-        wire=WireFormat(71, "happened.wire.incomplete"),
+        wire=WireFormat(71, "happened.wire.causal:INCOMPLETE"),
         qualifier=Qualifier(
             keyword="label",
             usual="",
@@ -369,7 +369,7 @@ class ManagedMulticast(ManagedProcess):
         description="the application says what a message comes after",
         paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
         order=Order.NONE,
-        wire=WireFormat(71, "happened.wire.incomplete"),
+        wire=WireFormat(71, "happened.wire.causal:INCOMPLETE"),
         qualifier=Qualifier(
             keyword="after",
             promise="after the messages of the history that a message is sent with, and after no other",
@@ -421,7 +421,7 @@ class Priorities(ManagedProcess):
         description="a message waits for earlier ones of its own or a higher priority, and for no other",
         paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
         order=Order.NONE,
-        wire=WireFormat(71, "happened.wire.incomplete"),
+        wire=WireFormat(71, "happened.wire.causal:INCOMPLETE"),
         qualifier=Qualifier(
             keyword="priority",
             usual=0,

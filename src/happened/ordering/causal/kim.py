@@ -37,7 +37,7 @@ class KimKim(GroupProcess[KimMessage]):
         name="kim",
         description="broadcast to a fixed group: direct predecessors only",
         paper="Kim & Kim, International Conference on Information Networking 10, 1996",
-        wire=WireFormat(16, "happened.wire.kim"),
+        wire=WireFormat(16, "happened.wire.causal:KIM"),
         membership=MembershipChanges(expels_one=True, joins=False),
         assumes=Assumptions(casts=frozenset({BROADCAST})),
         waits=Waits(only_for_past=True),

@@ -90,7 +90,7 @@ class PhasedMulticast(HoldingProcess[Any]):
         "content",
         paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
         options=(Option.of_sets("groups", "sets of processes, the same for everybody; all by default"),),
-        wire=WireFormat(33, "happened.wire.phased"),
+        wire=WireFormat(33, "happened.wire.causal:PHASED"),
         assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
         waits=Waits(names_missing=False),
         membership=MembershipChanges(

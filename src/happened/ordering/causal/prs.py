@@ -47,7 +47,7 @@ class PrakashRaynalSinghal(LaneProcess[PrsMessage]):
         name="prs",
         description="per destination, the direct predecessors of the next message to it",
         paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
-        wire=WireFormat(12, "happened.wire.prs"),
+        wire=WireFormat(12, "happened.wire.causal:PRS"),
         membership=MembershipChanges(expels_one=True),
         waits=Waits(only_for_past=True),
         copies=CopyTravel(common_frame=True),

@@ -79,7 +79,7 @@ class Pruning(ListeningProcess[PruningMessage]):
         description="prunes and counts four kinds of redundant information; as little as ks, grouped "
         "otherwise",
         paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
-        wire=WireFormat(10, "happened.wire.pruning"),
+        wire=WireFormat(10, "happened.wire.causal:PRUNING"),
         promises=Promises(optimal=True),
         waits=Waits(only_for_past=True, tells_past=True),
     )

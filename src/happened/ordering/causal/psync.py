@@ -35,7 +35,7 @@ class ContextGraph(ListeningProcess[PsyncMessage]):
         name="psync",
         description="context graph: carries the names of the immediate predecessors",
         paper="Peterson, Buchholz & Schlichting, ACM TOCS 7(3), 1989",
-        wire=WireFormat(32, "happened.wire.psync"),
+        wire=WireFormat(32, "happened.wire.causal:PSYNC"),
         membership=MembershipChanges(expels_one=True, joins=False),
         assumes=Assumptions(casts=frozenset({BROADCAST})),
         waits=Waits(only_for_past=True),

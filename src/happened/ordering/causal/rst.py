@@ -44,7 +44,7 @@ class RaynalSchiperToueg(LaneProcess[RstMessage]):
         name="rst",
         description="a matrix of the last message from everyone to everyone",
         paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
-        wire=WireFormat(11, "happened.wire.rst"),
+        wire=WireFormat(11, "happened.wire.causal:RST"),
         waits=Waits(only_for_past=True),
         promises=Promises(entries=lambda n: n * n),
         copies=CopyTravel(common_frame=True),

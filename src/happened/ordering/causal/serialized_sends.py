@@ -160,7 +160,7 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
         name="serialized-broadcast",
         description="one entry; broadcasts must be serialized (a token, a lock): others are refused",
         paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
-        wire=WireFormat(18, "happened.wire.serialized_broadcast"),
+        wire=WireFormat(18, "happened.wire.causal:SERIALIZED_BROADCAST"),
         assumes=Assumptions(casts=frozenset({BROADCAST}), serialized=True),
         waits=Waits(only_for_past=True),
         membership=MembershipChanges(joins=False, expulsions=False, at_expulsion=NO_EXPULSION),
@@ -247,7 +247,7 @@ class SerializedMulticasts(SerializedProcess[SerializedMulticast]):
         description="an entry per destination; sends must be serialized (a token, a lock): others are "
         "refused",
         paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
-        wire=WireFormat(19, "happened.wire.serialized_multicast"),
+        wire=WireFormat(19, "happened.wire.causal:SERIALIZED_MULTICAST"),
         waits=Waits(only_for_past=True),
         assumes=Assumptions(serialized=True),
         membership=MembershipChanges(expulsions=False, at_expulsion=NO_EXPULSION),

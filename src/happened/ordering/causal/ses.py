@@ -55,7 +55,7 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
         name="ses",
         description="per destination, one vector time that it must have reached",
         paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
-        wire=WireFormat(13, "happened.wire.ses"),
+        wire=WireFormat(13, "happened.wire.causal:SES"),
         waits=Waits(only_for_past=True, names_missing=False),
         membership=MembershipChanges(
             expulsions=False,

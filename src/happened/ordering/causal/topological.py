@@ -82,7 +82,7 @@ class Topological(HistoryProcess[Any]):
         "separators",
         paper="Rodrigues & Veríssimo, ICDCS 1995",
         options=OPTIONS,
-        wire=WireFormat(61, "happened.wire.topological"),
+        wire=WireFormat(61, "happened.wire.causal:TOPOLOGICAL"),
         membership=MembershipChanges(expels_one=True, recycles=True),
         copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
         waits=Waits(names_missing=False),  # but the hop messages that bring them

@@ -90,7 +90,7 @@ class ZonedKs(PlacedProcess):
         description="ks in each zone, gateways between them: entries about the members of one zone only",
         paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
         options=(PLACE,),
-        wire=WireFormat(70, "happened.wire.zoned_ks"),
+        wire=WireFormat(70, "happened.wire.causal:ZONED_KS"),
         copies=CopyTravel(relays=Relays.ROUTERS),
         waits=Waits(names_missing=False),  # but the hops that bring them
         membership=MembershipChanges(recycles=True),

@@ -87,7 +87,7 @@ class SequencerTotalOrder(Process):
         paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
         order=Order.CAUSAL_TOTAL,
         options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
-        wire=WireFormat(35, "happened.wire.sequencer"),
+        wire=WireFormat(35, "happened.wire.total:SEQUENCER"),
         copies=CopyTravel(relays=Relays.COORDINATOR),
         membership=MembershipChanges(
             at_join="gets an index, and hears who is the coordinator",

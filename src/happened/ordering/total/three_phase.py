@@ -50,7 +50,7 @@ AT_LEAVE = "delivers nothing more and is not waited for to propose. What it sent
 AT_EXPULSION = "is not waited for to propose; the first one present decides what it sent, as all report"
 """What the facts of both protocols say."""
 
-WIRE = WireFormat(36, "happened.wire.three_phase")
+WIRE = WireFormat(36, "happened.wire.total:THREE_PHASE")
 
 
 class _Round(NamedTuple):
