@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
+from ..core.errors import RemoteProtocolError
 from ..ordering import Multicast
 from ..tracking import Stamp
+from ..wire import decode
 from .link import Parking
 
 HEAD = struct.Struct(">BQI")
@@ -186,3 +188,14 @@ def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
     """The header of a kernel's snapshot, in which each layer has its part, and where it ends."""
     end = 4 + int.from_bytes(data[:4], "big")
     return json.loads(data[4:end]), end
+
+
+def read_message(link: int, frame: bytes) -> Any:
+    """The message of a frame, which must be that of the process at the other end of the link."""
+    message, size = decode(frame)
+    if size != len(frame):
+        raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
+    via = message.via
+    if via is not None and via != link:
+        raise RemoteProtocolError(f"a message of process {via} comes from process {link}")
+    return message

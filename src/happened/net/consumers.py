@@ -33,7 +33,7 @@ class Desk(Protocol):
     def revive(self, delivery: Delivery) -> None: ...
     def is_open(self, number: int) -> bool: ...
     async def flush(self) -> None: ...
-    async def multicast_and(
+    async def multicast_with(
         self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
     ) -> Sent: ...
 
@@ -76,7 +76,7 @@ class Consumer:
             self.acknowledge(number)
 
         self._check_open(number)
-        return await self._consumers.desk.multicast_and(acknowledge, to, value, headers)
+        return await self._consumers.desk.multicast_with(acknowledge, to, value, headers)
 
     def nack(self, delivery: Delivery, delay: float, attempt: int) -> None:
         consumers = self._consumers

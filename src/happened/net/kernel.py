@@ -23,7 +23,7 @@ from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolErro
 from ..core.roster import Roster
 from ..core.tuples import new
 from ..ordering import Held, Machine, create, facts_of
-from ..wire import decode, encode_multicast, encode_sends, load
+from ..wire import encode_multicast, encode_sends, load
 from .batch import (
     HEAD,
     Batch,
@@ -35,6 +35,7 @@ from .batch import (
     Recorder,
     Tables,
     read_entries,
+    read_message,
     snapshot_head,
 )
 from .batch import Deliver as Delivering
@@ -117,7 +118,7 @@ class Kernel(Tables):
             Input.LIFE_HEARD: self.hear_life,
         }
         self.encode: Callable[[Sequence[Send[Any]]], list[bytes]] = encode_sends
-        self.read: Read = self.read_message
+        self.read: Read = read_message
         self.deliver: Delivering = self.hand_over
         self.give: Give = self.number
         self.let_go: Callable[[], Iterable[int]] = tuple
@@ -232,17 +233,6 @@ class Kernel(Tables):
         links = self.links
         links.inboxes[link].received_through += 1
         links.came.add(link)
-
-    @staticmethod
-    def read_message(link: int, frame: bytes) -> Any:
-        """The message of a frame, which must be that of the process at the other end of the link."""
-        message, size = decode(frame)
-        if size != len(frame):
-            raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
-        via = message.via
-        if via is not None and via != link:
-            raise RemoteProtocolError(f"a message of process {via} comes from process {link}")
-        return message
 
     def receive_message(self, link: int, frame: bytes) -> None:
         """Take a message of the ordering protocol, or refuse it."""

@@ -446,7 +446,7 @@ class Living:
         self._engine.remember(delivery)
         self._running.regulate()
 
-    async def multicast_and(
+    async def multicast_with(
         self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
     ) -> Sent:
         """Multicast when there is room, and call `then` in the same commit, unless it is refused."""
