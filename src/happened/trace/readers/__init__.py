@@ -8,27 +8,23 @@ to compare.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from . import (
     chrome,
     dag,
     database_histories,
-    datadog,
     etcd_raft,
     exported,
-    jaeger,
     mapped,
-    nezha,
-    otel_sdk,
     otlp,
     peterson,
     shiviz,
+    span_formats,
     spans,
     table_rows,
     tokens,
-    xray,
-    zipkin,
 )
 from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, QuarantinedRecord
 from .source import Source, open_source
@@ -90,18 +86,19 @@ FORMATS: dict[str, Format] = {
     "peterson": _of("ring elections: `node v0,v1,… event args`", peterson, line_by_line=True),
     "etcd-raft": _of("etcd raft traces: JSON lines, messages without ids", etcd_raft, line_by_line=True),
     "otlp": _spans("OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2", otlp.parse),
-    "jaeger": _spans("Jaeger JSON spans", jaeger.parse),
-    "zipkin": _spans("Zipkin JSON spans, v1 and v2", zipkin.parse),
+    "jaeger": _spans("Jaeger JSON spans", span_formats.parse_jaeger),
+    "zipkin": _spans("Zipkin JSON spans, v1 and v2", span_formats.parse_zipkin),
     "otel-sdk": _spans(
-        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON", otel_sdk.parse
+        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON", otlp.parse_printed
     ),
-    "xray": _spans("AWS X-Ray segments, JSON", xray.parse),
-    "datadog": _spans("Datadog spans, JSON", datadog.parse),
+    "xray": _spans("AWS X-Ray segments, JSON", span_formats.parse_xray),
+    "datadog": _spans("Datadog spans, JSON", span_formats.parse_datadog),
     "chrome": _spans(
         "Chrome and Perfetto trace events with flows, JSON", chrome.parse, names_computations=False
     ),
     "nezha": replace(
-        _spans("span tables, CSV", nezha.parse, line_by_line=True), counts=nezha.counts, header="TraceID"
+        _spans("span tables, CSV", span_formats.parse_nezha, line_by_line=True, header="TraceID"),
+        counts=partial(spans.counts, place="pod"),
     ),
     "dag": _of(
         "records with an id and parents: commits, blocks, editing histories (JSON)", dag, one_computation=True

@@ -234,6 +234,14 @@ def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
             yield draft
 
 
+def left_out(
+    file: str, line: int | None, record: object, field: str | None, reason: str, *, imported: bool = False
+) -> QuarantinedRecord:
+    """Why a record, or a part of it, is left out; `record` is its text, or the value that was parsed."""
+    text = record if isinstance(record, str) else json.dumps(record, default=str)
+    return QuarantinedRecord(file, line, field, reason, excerpt(text), imported)
+
+
 def table_of(quarantined: Iterable[QuarantinedRecord]) -> pa.Table:
     return pa.Table.from_pylist([asdict(each) for each in quarantined], schema=QUARANTINE)
 

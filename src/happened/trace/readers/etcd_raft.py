@@ -13,7 +13,7 @@ from typing import Any
 
 from .cycles import break_circles
 from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
-from .jsonlines import objects
+from .json_documents import objects
 from .message_matching import Transmissions, pair
 from .source import Source
 

@@ -1,4 +1,4 @@
-"""JSON documents: a whole file, or one document per line, as exporters write them.
+"""JSON: a document that is a whole file, one document per line, or several one after another.
 
 A document that was cut off is read up to its last whole record: the text is closed after the last element
 of a list of records, which the caller names by the fields that hold such lists.
@@ -7,11 +7,13 @@ of a list of records, which the caller names by the fields that hold such lists.
 import json
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from .draft import QuarantinedRecord, excerpt
-from .jsonlines import objects
 from .source import Source
+
+Object = dict[str, Any]
 
 LISTS = frozenset({"data", "spans", "traces", "resourceSpans", "batches", "scopeSpans", "traceEvents"})
 LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
@@ -20,6 +22,35 @@ LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
 NOT_BLANK = re.compile(r"\S")
 NEXT_LINE = re.compile(r"[^\n]*\n?\s*")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+
+
+def as_object(value: Any) -> Object:
+    """The value if it is an object, and otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[Object]:
+    """The objects in a list; none if the value is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def objects(source: Source, *, exact: bool = False) -> Iterator[tuple[int, Object | QuarantinedRecord]]:
+    """(line, object or why it is none) of JSON lines. `exact` reads fractions as Decimal, which keeps
+    nanoseconds."""
+    for number, text in source.lines():
+        yield number, object_in(source, number, text, exact=exact)
+
+
+def object_in(source: Source, number: int, text: str, *, exact: bool = False) -> Object | QuarantinedRecord:
+    """The object in one line, or why there is none."""
+    try:
+        record = json.loads(text, parse_float=Decimal if exact else None)
+    except (ValueError, RecursionError) as error:
+        cut = "; the file may have been cut here" if text.lstrip()[:1] == "{" else ""
+        return source.quarantined(number, text, None, f"is not JSON ({error}){cut}")
+    if isinstance(record, dict):
+        return record
+    return source.quarantined(number, text, None, "is not a JSON object")
 
 
 def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:

@@ -28,10 +28,9 @@ from ..jsonl import EXPECTED
 from ..schema import BY_NAME
 from . import table_rows
 from .draft import CARRIED, Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt
-from .jsonlines import object_in
-from .otel_sdk import nanoseconds
+from .json_documents import object_in
 from .source import Source
-from .span_drafts import Instance, Span, at, known_kind, span_id
+from .span_drafts import Instance, Span, at, known_kind, nanoseconds, span_id
 
 EVENT_FIELDS = (
     "process", "seq", "kind", "message", "to", "time", "label", "computation", "id", "parents", *CARRIED,

@@ -7,7 +7,6 @@ goes; either is remembered in `faults`, which is complete once the lines have be
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from ...core.errors import TraceFormatError
 from ..store import AnyPath, size_of
-from .draft import QuarantinedRecord, excerpt
+from .draft import QuarantinedRecord, excerpt, left_out
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
@@ -52,9 +51,7 @@ class Source:
     def quarantined(
         self, number: int | None, record: object, field: str | None, reason: str
     ) -> QuarantinedRecord:
-        """Why a record of this file is left out; `record` is its text, or the value that was parsed."""
-        text = record if isinstance(record, str) else json.dumps(record)
-        return QuarantinedRecord(self.file, number, field, reason, excerpt(text))
+        return left_out(self.file, number, record, field, reason)
 
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import TraceFormatError
-from . import jaeger, otlp, zipkin
+from . import otlp
 from .arrow_records import Nanoseconds, Record
 from .draft import Draft, Parsed, QuarantinedRecord, excerpt
 from .json_documents import members
-from .otel_sdk import nanoseconds
+from .span_drafts import drafted, nanoseconds
+from .span_formats import jaeger_span, zipkin_drafts
 
 FILE = "the frame"
 ROW = 0
@@ -183,7 +184,7 @@ TEMPO_VALUES = (
 def _jaeger(record: Record) -> Parsed:
     for span, holder in members(record, {}, ("data", "spans")):
         if not isinstance(span, dict):
-            yield from jaeger.drafts(FILE, ROW, None, span)
+            yield from drafted(FILE, ROW, span, jaeger_span, None)
             continue
         span = PRESETS[JAEGER].renamed(span)
         process = _parsed(span.get("process"))
@@ -199,13 +200,13 @@ def _jaeger(record: Record) -> Parsed:
         for name in ("startTime", "duration"):
             if name in span:
                 span[name] = _microseconds(span[name])
-        yield from jaeger.drafts(FILE, ROW, holder.get("processes"), span)
+        yield from drafted(FILE, ROW, span, jaeger_span, holder.get("processes"))
 
 
 def _zipkin(record: Record) -> Parsed:
     for span, _ in members(record, {}, ("traces", "data")):
         if not isinstance(span, dict):
-            yield from zipkin.drafts(FILE, ROW, span)
+            yield from zipkin_drafts(FILE, ROW, span)
             continue
         span = PRESETS[ZIPKIN].renamed(span)
         for name in ("localEndpoint", "remoteEndpoint"):
@@ -220,7 +221,7 @@ def _zipkin(record: Record) -> Parsed:
         for name in ("timestamp", "duration"):
             if name in span:
                 span[name] = _microseconds(span[name])
-        yield from zipkin.drafts(FILE, ROW, span)
+        yield from zipkin_drafts(FILE, ROW, span)
 
 
 def _microseconds(value: Any) -> Any:

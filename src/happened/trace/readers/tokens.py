@@ -13,7 +13,7 @@ from typing import Any
 
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
 from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
-from .jsonlines import objects
+from .json_documents import objects
 from .message_matching import Transmissions, pair
 from .source import Source
 
