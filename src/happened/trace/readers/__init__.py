@@ -13,18 +13,17 @@ from typing import Any
 
 from . import (
     chrome,
+    clocked,
     dag,
     database_histories,
-    etcd_raft,
     exported,
     mapped,
+    message_logs,
     otlp,
-    peterson,
     shiviz,
     span_formats,
     spans,
     table_rows,
-    tokens,
 )
 from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, QuarantinedRecord
 from .source import Source, open_source
@@ -80,11 +79,27 @@ FORMATS: dict[str, Format] = {
     "shiviz": _of(
         "ShiViz and GoVector logs: text with a vector clock per event, found by a regular expression", shiviz
     ),
-    "tokens": _of(
-        "tracing-library logs: JSON lines with vector clocks and tokens", tokens, line_by_line=True
+    "tokens": Format(
+        "tracing-library logs: JSON lines with vector clocks and tokens",
+        message_logs.parse_tokens,
+        message_logs.assemble_tokens,
+        message_logs.count_tokens,
+        line_by_line=True,
     ),
-    "peterson": _of("ring elections: `node v0,v1,… event args`", peterson, line_by_line=True),
-    "etcd-raft": _of("etcd raft traces: JSON lines, messages without ids", etcd_raft, line_by_line=True),
+    "peterson": Format(
+        "ring elections: `node v0,v1,… event args`",
+        message_logs.parse_ring,
+        message_logs.assemble_ring,
+        clocked.counts,
+        line_by_line=True,
+    ),
+    "etcd-raft": Format(
+        "etcd raft traces: JSON lines, messages without ids",
+        message_logs.parse_raft,
+        message_logs.assemble_raft,
+        message_logs.count_raft,
+        line_by_line=True,
+    ),
     "otlp": _spans("OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2", otlp.parse),
     "jaeger": _spans("Jaeger JSON spans", span_formats.parse_jaeger),
     "zipkin": _spans("Zipkin JSON spans, v1 and v2", span_formats.parse_zipkin),

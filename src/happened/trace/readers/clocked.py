@@ -38,12 +38,9 @@ def assemble_clocked(drafts: Iterable[Draft], *, causes_from_clocks: bool) -> As
         run = _ClockedComputation(group)
         result.quarantined += run.problems()
         causes = run.causes(result) if causes_from_clocks else {}
-        rows = [
-            draft.row(draft.process, run.seq[i], causes.get(i))
-            for i, draft in enumerate(group)
-            if i in run.seq
-        ]
-        break_circles(rows, [draft for i, draft in enumerate(group) if i in run.seq], result)
+        kept = [i for i in range(len(group)) if i in run.seq]
+        rows = [group[i].row(group[i].process, run.seq[i], causes.get(i)) for i in kept]
+        break_circles(rows, [group[i] for i in kept], result)
         result.rows += rows
     return result
 
@@ -73,7 +70,7 @@ class _ClockedComputation:
         kept = []
         for i in events:
             first = seen.setdefault(self.own(i), i)
-            if first != i and _same(self.drafts[i], self.drafts[first]):
+            if first != i and _content(self.drafts[i]) == _content(self.drafts[first]):
                 self.repeated.append((first, i))
             else:
                 kept.append(i)
@@ -183,8 +180,8 @@ class _ClockedComputation:
             yield self.drafts[i].quarantined("clock", reason)
 
 
-def out_of_file_order(drafts: Iterable[Draft]) -> int:
-    """Processes whose events are not in the order of their own clock components in the file."""
+def counts(drafts: Iterable[Draft]) -> dict[str, int]:
+    """How many processes have events that are not in the order of their own clock components in the file."""
     newest: dict[tuple[str, str], int] = {}
     astray = set()
     for draft in drafts:
@@ -193,8 +190,8 @@ def out_of_file_order(drafts: Iterable[Draft]) -> int:
         if own < newest.get(key, 0):
             astray.add(key)
         newest[key] = max(own, newest.get(key, 0))
-    return len(astray)
+    return {"hosts_out_of_file_order": len(astray)}
 
 
-def _same(a: Draft, b: Draft) -> bool:
-    return (a.clock, a.label, a.attributes) == (b.clock, b.label, b.attributes)
+def _content(draft: Draft) -> tuple[object, ...]:
+    return draft.clock, draft.label, draft.attributes

@@ -7,8 +7,8 @@ from typing import Any
 from ..store import AnyPath
 from . import shiviz
 from .exported import CSV_BEGINS
+from .message_logs import RING_LINE
 from .otlp_protobuf import is_protobuf
-from .peterson import LINE as PETERSON_LINE
 from .source import beginning, first_bytes
 
 AWDIT_STEP = re.compile(r"[rw] \S+ \S+")
@@ -55,7 +55,7 @@ def detect(path: AnyPath) -> str | None:
         return "csv"
     if AWDIT_STEP.fullmatch(first.strip()):
         return "awdit"
-    if PETERSON_LINE.fullmatch(first.rstrip()):
+    if RING_LINE.fullmatch(first.rstrip()):
         return "peterson"
     if shiviz.begins_with_regex(text):
         return "shiviz"

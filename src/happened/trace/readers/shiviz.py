@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import TraceFormatError
-from .clocked import assemble_clocked, clock_problem, out_of_file_order
+from .clocked import assemble_clocked, clock_problem
+from .clocked import counts as counts
 from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt
 from .source import Source
 
@@ -65,10 +66,6 @@ def parse(source: Source, options: Options) -> Parsed:
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     return assemble_clocked(drafts, causes_from_clocks=True)
-
-
-def counts(drafts: list[Draft]) -> dict[str, int]:
-    return {"hosts_out_of_file_order": out_of_file_order(drafts)}
 
 
 class _Log:
