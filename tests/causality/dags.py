@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from happened.trace import SCHEMA
-from happened.trace.readers.chains import find_chains
+from happened.trace.readers.dag import find_chains
 
 SHAPES = ("chain", "grid", "fan", "branches", "dense", "sparse", "forest")
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from happened import causality
-from happened.trace.readers.chains import find_chains
 from happened.trace.readers.cycles import circles
+from happened.trace.readers.dag import find_chains
 
 
 def commits(**parents):

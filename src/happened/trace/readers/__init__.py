@@ -16,7 +16,6 @@ from . import (
     clocked,
     dag,
     database_histories,
-    exported,
     mapped,
     message_logs,
     otlp,
@@ -121,8 +120,8 @@ FORMATS: dict[str, Format] = {
     "jsonl": _rows(
         "events by our own field names, one JSON object per line", table_rows.parse, line_by_line=True
     ),
-    "perfetto": _rows("trace events that `happened export --to perfetto` wrote", exported.parse_perfetto),
-    "csv": _rows("the table that `happened export --to csv` wrote", exported.parse_csv),
+    "perfetto": _rows("trace events that `happened export --to perfetto` wrote", table_rows.parse_perfetto),
+    "csv": _rows("the table that `happened export --to csv` wrote", table_rows.parse_csv),
     "awdit": _history(
         "AWDIT histories of transactions: `r key value`, `w key value`", database_histories.parse_awdit
     ),

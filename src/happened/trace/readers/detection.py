@@ -6,10 +6,10 @@ from typing import Any
 
 from ..store import AnyPath
 from . import shiviz
-from .exported import CSV_BEGINS
 from .message_logs import RING_LINE
 from .otlp_protobuf import is_protobuf
 from .source import beginning, first_bytes
+from .table_rows import CSV_BEGINS
 
 AWDIT_STEP = re.compile(r"[rw] \S+ \S+")
 

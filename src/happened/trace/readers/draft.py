@@ -13,8 +13,9 @@ cause of an event, is a QuarantinedRecord row.
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
@@ -74,7 +75,6 @@ class Draft:
     computation: str
     process: str
     label: str | None = None
-    _: KW_ONLY
     seq: int | None = None  # where the source numbers its events
     kind: str = "internal"
     message: str | None = None
@@ -192,26 +192,17 @@ def _texts(draft: Draft) -> tuple[str, ...]:
 FIELDS = tuple(each.name for each in fields(Draft))
 CARRIED = tuple(name for name in SCHEMA.names if name not in (*FIELDS, "causes"))
 """Columns of the trace that are in `Draft.carried`: a draft has no field for them."""
-_values = attrgetter(*FIELDS)
-
-
-def packed(draft: Draft) -> tuple[Any, ...]:
-    """The draft as plain values, which are quick to write and to read."""
-    values: tuple[Any, ...] = _values(draft)
-    return values
-
-
-def unpacked(values: tuple[Any, ...]) -> Draft:
-    draft = object.__new__(Draft)
-    for name, value in zip(FIELDS, values, strict=True):
-        setattr(draft, name, value)
-    return draft
+packed: Callable[[Draft], tuple[Any, ...]] = attrgetter(*FIELDS)
+"""A draft as plain values, which are quick to write and to read; Draft(*values) unpacks them."""
 
 
 def packed_table(drafts: Iterable[Draft]) -> pa.Table:
     """A table of consecutive drafts of a file."""
     rows = [
-        (name, of[0].file, of[0].line, [each.id for each in of if each.id and not each.absent], _pickled(of))
+        (
+            *(name, of[0].file, of[0].line, [each.id for each in of if each.id and not each.absent]),
+            pickle.dumps([packed(draft) for draft in of], 5),
+        )
         for name, of in by_computation(drafts).items()
     ]
     columns = zip(*rows, strict=True) if rows else ((),) * len(PACKED)
@@ -220,16 +211,11 @@ def packed_table(drafts: Iterable[Draft]) -> pa.Table:
     )
 
 
-def _pickled(drafts: Iterable[Draft]) -> bytes:
-    return pickle.dumps([packed(draft) for draft in drafts], 5)
-
-
 def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
     """The drafts of rows that `packed_table` made; their computation is the column's."""
     names = batch.column("computation").to_pylist()
     for computation, data in zip(names, batch.column("drafts").to_pylist(), strict=True):
-        for values in pickle.loads(data):
-            draft = unpacked(values)
+        for draft in starmap(Draft, pickle.loads(data)):
             draft.computation = computation
             yield draft
 

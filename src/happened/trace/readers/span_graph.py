@@ -32,9 +32,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, permutations
 
 from ..lane_names import LANE
-from .cycles import circles
+from .cycles import Parentage, circles
 from .draft import Draft
-from .parentage import Parentage
 from .span_drafts import (
     GROUPS,
     OPERATIONS,

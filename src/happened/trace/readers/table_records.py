@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from . import dag, database_histories, mapped
-from .arrow_records import Nanoseconds, Record
 from .draft import Assembly, Draft, Options, QuarantinedRecord, excerpt
 from .source import Source
-from .table_spans import FILE, ROW
+from .table_spans import FILE, ROW, Nanoseconds, Record
 
 DAG = ("id", "parents", "computation", "author", "time", "label")
 LOG = tuple("position" if name == "seq" else name for name in mapped.EVENT_FIELDS)
