@@ -7,15 +7,15 @@ recorded (an agent that edited in two places at once becomes two processes). Rec
 redundant or not.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .cycles import Parentage, trace_parents
-from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
 from .json_documents import document_or_lines
 from .source import Source
 
@@ -102,9 +102,7 @@ def _records(document: Any) -> Iterator[Any]:
 def drafted(source: Source, line: int, index: int, record: Any) -> Draft | QuarantinedRecord:
     """The draft of a record; `index` is the id of a transaction."""
 
-    def rejected(field: str | None, reason: str) -> QuarantinedRecord:
-        return QuarantinedRecord(source.file, line, field, reason, excerpt(json.dumps(record)))
-
+    rejected = partial(source.quarantined, line, record)
     if not isinstance(record, dict):
         return rejected(None, "is not an object with an id and parents")
     is_transaction = "patches" in record and "id" not in record

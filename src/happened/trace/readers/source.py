@@ -5,6 +5,7 @@ Bytes that are not UTF-8 are replaced and a compressed stream that ends too earl
 goes; either is remembered in `faults`, which is complete once the lines have been consumed.
 """
 
+import csv
 import gzip
 import io
 import zlib
@@ -52,6 +53,15 @@ class Source:
         self, number: int | None, record: object, field: str | None, reason: str
     ) -> QuarantinedRecord:
         return left_out(self.file, number, record, field, reason)
+
+    def fields(self, number: int, text: str) -> list[str] | QuarantinedRecord:
+        """The fields of a line of CSV. Each line stands by itself: an open quote must not swallow the rest of
+        the file."""
+        try:
+            (fields,) = csv.reader([text], strict=True)
+        except csv.Error as error:
+            return self.quarantined(number, text, None, f"is not CSV ({error})")
+        return fields
 
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")

@@ -3,7 +3,6 @@
 Of each format there is a function that makes a Span of a record, or raises NoSpan.
 """
 
-import csv
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -301,13 +300,11 @@ NEZHA_NEEDED = ("TraceID", "SpanID", "PodName", *NEZHA_TIMES)
 
 def parse_nezha(source: Source, options: Options) -> Parsed:
     columns = NEZHA_COLUMNS
-    for number, text in source.lines():  # each by itself: an open quote must not swallow the rest of the file
-        try:
-            (fields,) = csv.reader([text], strict=True)
-        except csv.Error as error:
-            yield source.quarantined(number, text, None, f"is not CSV ({error})")
-            continue
-        if "TraceID" in fields:
+    for number, text in source.lines():
+        fields = source.fields(number, text)
+        if isinstance(fields, QuarantinedRecord):
+            yield fields
+        elif "TraceID" in fields:
             columns = tuple(fields)
         else:
             yield from drafted(source.file, number, ",".join(fields), _nezha_span, columns, fields)
