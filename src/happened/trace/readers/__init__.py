@@ -53,25 +53,18 @@ class Format:
     joins_computations: bool = False  # and those that name each other's records are one
 
 
-def _of(description: str, reader: Any, **facts: Any) -> Format:
-    """The format that a module reads."""
-    return Format(description, reader.parse, reader.assemble, reader.counts, **facts)
+Parse = Callable[[Source, Options], Parsed]
 
 
-def _spans(description: str, parse: Callable[[Source, Options], Parsed], **facts: Any) -> Format:
+def _of(description: str, reader: Any, parse: Parse | None = None, **facts: Any) -> Format:
+    """The format that a module reads; if it reads several, by this function of it."""
+    return Format(description, parse or reader.parse, reader.assemble, reader.counts, **facts)
+
+
+def _spans(description: str, parse: Parse, **facts: Any) -> Format:
     """A format of spans, which say which trace they belong to."""
     named: dict[str, Any] = {"names_computations": True, "joins_computations": True} | facts
-    return Format(description, parse, spans.assemble, spans.counts, **named)
-
-
-def _rows(description: str, parse: Callable[[Source, Options], Parsed], **facts: Any) -> Format:
-    """A format that holds the rows of a trace."""
-    named: dict[str, Any] = {"names_computations": True} | facts
-    return Format(description, parse, table_rows.assemble, table_rows.counts, **named)
-
-
-def _history(description: str, parse: Callable[[Source, Options], Parsed]) -> Format:
-    return Format(description, parse, database_histories.assemble, database_histories.counts)
+    return _of(description, spans, parse, **named)
 
 
 FORMATS: dict[str, Format] = {
@@ -117,15 +110,32 @@ FORMATS: dict[str, Format] = {
     "dag": _of(
         "records with an id and parents: commits, blocks, editing histories (JSON)", dag, one_computation=True
     ),
-    "jsonl": _rows(
-        "events by our own field names, one JSON object per line", table_rows.parse, line_by_line=True
+    "jsonl": _of(
+        "events by our own field names, one JSON object per line",
+        table_rows,
+        line_by_line=True,
+        names_computations=True,
     ),
-    "perfetto": _rows("trace events that `happened export --to perfetto` wrote", table_rows.parse_perfetto),
-    "csv": _rows("the table that `happened export --to csv` wrote", table_rows.parse_csv),
-    "awdit": _history(
-        "AWDIT histories of transactions: `r key value`, `w key value`", database_histories.parse_awdit
+    "perfetto": _of(
+        "trace events that `happened export --to perfetto` wrote",
+        table_rows,
+        table_rows.parse_perfetto,
+        names_computations=True,
     ),
-    "jepsen": _history("Jepsen histories of operations, JSON", database_histories.parse_jepsen),
+    "csv": _of(
+        "the table that `happened export --to csv` wrote",
+        table_rows,
+        table_rows.parse_csv,
+        names_computations=True,
+    ),
+    "awdit": _of(
+        "AWDIT histories of transactions: `r key value`, `w key value`",
+        database_histories,
+        database_histories.parse_awdit,
+    ),
+    "jepsen": _of(
+        "Jepsen histories of operations, JSON", database_histories, database_histories.parse_jepsen
+    ),
     "map": _of("events in any JSON lines or CSV, by --map process=…", mapped),
     "map-spans": _spans(
         "spans in any JSON lines or CSV, by --map span=…", mapped.parse, names_computations=False

@@ -110,10 +110,6 @@ def _predecessors(rows: Sequence[Row]) -> Edges:
     return edges
 
 
-Find = Callable[[Draft, str], int | None]
-"""The draft an id means to the one that names it, or None."""
-
-
 @dataclass(slots=True)
 class Parentage:
     parents: list[list[int]]  # of each draft: distinct, in the order recorded, links last
@@ -124,31 +120,25 @@ class Parentage:
     quarantined: list[QuarantinedRecord] = field(default_factory=list)
 
 
-def trace_parents(drafts: Sequence[Draft], find: Find) -> Parentage:
+def trace_parents(drafts: Sequence[Draft], find: Callable[[Draft, str], int | None]) -> Parentage:
+    """The causes of each draft; `find` tells which draft an id means to the one that names it."""
     result = Parentage([])
     for draft in drafts:
         found: dict[int, str] = {}
-        for name, ids in (("parents", draft.parents), *((("links", draft.links),) if draft.links else ())):
-            for id in ids:
-                parent = find(draft, id)
-                if parent is None:
-                    result.missing += 1
-                    reason = f"{id} is not among the records read; imported without"
-                    result.quarantined.append(draft.quarantined(name, reason))
-                else:
-                    found.setdefault(parent, name)
+        named = [("parents", id) for id in draft.parents] + [("links", id) for id in draft.links]
+        for name, id in named:
+            parent = find(draft, id)
+            if parent is None:
+                result.missing += 1
+                reason = f"{id} is not among the records read; imported without"
+                result.quarantined.append(draft.quarantined(name, reason))
+            else:
+                found.setdefault(parent, name)
         result.parents.append(list(found))
-        links = {parent for parent, name in found.items() if name == "links"} if draft.links else set()
-        result.linked.append(links)
+        result.linked.append({parent for parent, name in found.items() if name == "links"})
     if all(parent < i for i, of in enumerate(result.parents) for parent in of):
         result.order = [*range(len(drafts))]
         return result
-    _leave_out_circles(drafts, result)
-    result.order = _causes_first(result.parents)
-    return result
-
-
-def _leave_out_circles(drafts: Sequence[Draft], result: Parentage) -> None:
     for circle in circles(result.parents):
         members = set(circle)
         reason = f"{describe([drafts[i].id or '' for i in circle])}; imported without"
@@ -156,6 +146,8 @@ def _leave_out_circles(drafts: Sequence[Draft], result: Parentage) -> None:
         for i in circle:
             result.parents[i] = [parent for parent in result.parents[i] if parent not in members]
             result.quarantined.append(drafts[i].quarantined("parents", reason))
+    result.order = _causes_first(result.parents)
+    return result
 
 
 def _causes_first(parents: list[list[int]]) -> list[int]:

@@ -7,6 +7,7 @@ recorded (an agent that edited in two places at once becomes two processes). Rec
 redundant or not.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -39,8 +40,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     for group in by_computation(drafts).values():
         distinct, parentage = _trace(group, result.quarantined)
         chains = find_chains(parentage.order, parentage.parents, [draft.process for draft in distinct])
-        names = chains.names()
-        place = [(names[chain], seq) for chain, seq in chains.place]
+        place = [(chains.names[chain], seq) for chain, seq in chains.place]
         for i, draft in enumerate(distinct):
             causes = [place[parent] for parent in parentage.parents[i]]
             result.rows.append(draft.row(*place[i], causes))
@@ -113,6 +113,8 @@ def drafted(source: Source, line: int, index: int, record: Any) -> Draft | Quara
     if not isinstance(parents, list) or not all(isinstance(parent, str | int) for parent in parents):
         return rejected("parents", "is not a list of ids")
     agent = record.get("agent")
+    # What is short enough becomes an attribute.
+    facts = {name: str(value) for name, value in record.items() if isinstance(value, str | int | float)}
     return Draft(
         source.file,
         line,
@@ -120,25 +122,15 @@ def drafted(source: Source, line: int, index: int, record: Any) -> Draft | Quara
         str(agent) if agent is not None else CHAIN,
         label=str(id),
         time=_time(record),
-        attributes={"id": str(id)} | _facts(record),
+        attributes={"id": str(id)} | facts,
         id=str(id),
         parents=tuple(map(str, parents)),
     )
 
 
-def _facts(record: dict[str, Any]) -> dict[str, str]:
-    """The fields of a record that are short enough to become attributes of its event."""
-    return {name: str(value) for name, value in record.items() if isinstance(value, str | int | float)}
-
-
 def _time(record: dict[str, Any]) -> int | None:
     """Seconds since 1970 or an ISO date, in nanoseconds."""
-    for name in TIMES:
-        if name in record:
-            value = record[name]
-            break
-    else:
-        return None
+    value = next((record[name] for name in TIMES if name in record), None)
     if isinstance(value, str):
         try:
             return int(datetime.fromisoformat(value).timestamp()) * 1_000_000_000
@@ -159,23 +151,16 @@ class Chains:
     def __init__(self, owners: Sequence[str]) -> None:
         self.place: list[tuple[int, int]] = [(-1, 0)] * len(owners)
         self.owners: list[str] = []
-        self._numbers: list[int] = []  # of each chain among those of its owner, from 1
-        self._of_owner: dict[str, int] = {}  # how many chains it has
+        self.names: list[str] = []  # an owner's first chain has its name, the others owner/2, owner/3, …
+        self._of_owner: Counter[str] = Counter()  # how many chains it has
         self._lengths = np.zeros(ROOM, np.int32)  # of the chains, and room for more
-
-    def name(self, chain: int) -> str:
-        """The owner's name for the first of its chains, owner/2, owner/3, … for the others."""
-        owner, number = self.owners[chain], self._numbers[chain]
-        return owner if number == 1 else f"{owner}/{number}"
-
-    def names(self) -> list[str]:
-        return [self.name(chain) for chain in range(len(self.owners))]
 
     def _start(self, owner: str) -> int:
         chain = len(self.owners)
-        self._of_owner[owner] = self._of_owner.get(owner, 0) + 1
+        self._of_owner[owner] += 1
+        number = self._of_owner[owner]
         self.owners.append(owner)
-        self._numbers.append(self._of_owner[owner])
+        self.names.append(owner if number == 1 else f"{owner}/{number}")
         if chain == self._lengths.size:
             self._lengths = _roomier(self._lengths, 2 * chain)
         return chain
