@@ -20,8 +20,8 @@ from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
+from ..trace.atomic import UNFINISHED, mark
 from ..trace.store import any_path, remove_tree
-from ..trace.unfinished import UNFINISHED, mark
 from .ledger import Ledger
 from .narrator import Narrator
 from .network import Network

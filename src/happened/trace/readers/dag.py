@@ -91,7 +91,7 @@ def _records(document: Any) -> Iterator[Any]:
         yield from document["txns"]
     elif isinstance(document, dict) and isinstance(document.get("Blocks"), list):
         blocks = document["Blocks"]
-        known = {block.get("ID") for block in blocks if isinstance(block, dict)}
+        known = [block.get("ID") for block in blocks if isinstance(block, dict)]
         if document.get("GenesisID") not in (None, *known):
             yield {"id": document["GenesisID"], "parents": []}
         yield from blocks
