@@ -24,7 +24,10 @@ def check_columns(path: AnyPath, file: pq.ParquetFile, elsewhere: frozenset[str]
             raise TraceFormatError(f"no such column; found {', '.join(found)}", file=str(path), field=name)
     for stored in known_columns(file):
         if not is_stored_whole(file, stored) and not is_unread(stored):
-            raise _wrong_type(path, stored)
+            column = BY_NAME[stored.name]
+            unit = f", {column.unit}" if column.unit else ""
+            reason = f"is {stored.type}, needs {column.type}{unit}; cast the column and write the part again"
+            raise TraceFormatError(reason, file=str(path), field=stored.name)
 
 
 def known_columns(file: pq.ParquetFile) -> list[pa.Field]:
@@ -40,22 +43,10 @@ def is_stored_whole(file: pq.ParquetFile, stored: pa.Field) -> bool:
 
 
 def is_unread(stored: pa.Field) -> bool:
-    """Whether the column can be ignored: it holds only nulls, or a number that no analysis reads."""
-    return pa.types.is_null(stored.type) or _is_wider_count(stored)
-
-
-def _is_wider_count(stored: pa.Field) -> bool:
-    """Whether a number that no analysis reads is stored in a wider type than ours."""
-    wanted = BY_NAME[stored.name].type
-    is_number = pa.types.is_integer(stored.type) and pa.types.is_integer(wanted)
-    return stored.name in CARRIED and is_number
-
-
-def _wrong_type(path: AnyPath, stored: pa.Field) -> TraceFormatError:
-    column = BY_NAME[stored.name]
-    unit = f", {column.unit}" if column.unit else ""
-    reason = f"is {stored.type}, needs {column.type}{unit}; cast the column and write the part again"
-    return TraceFormatError(reason, file=str(path), field=stored.name)
+    """Whether the column can be ignored: it holds only nulls, or a number, in whatever type, that no analysis
+    reads."""
+    is_number = pa.types.is_integer(stored.type) and pa.types.is_integer(BY_NAME[stored.name].type)
+    return pa.types.is_null(stored.type) or (stored.name in CARRIED and is_number)
 
 
 def reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
@@ -64,10 +55,7 @@ def reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
     if types.is_dictionary(stored):
         stored = stored.value_type
     if types.is_string(wanted):
-        return any(
-            is_text(stored)
-            for is_text in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-        )
+        return stored in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     if types.is_integer(wanted):
         if types.is_null(stored):
             return True

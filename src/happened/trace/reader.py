@@ -35,9 +35,14 @@ def read(path: str | os.PathLike[str] | StorePath, check: Check = validate) -> p
         try:
             table, lines = read_jsonl(at.root)
         except TraceFormatError as error:
-            if error.line == 1:
-                _refuse_foreign(at.root, error)
-            raise
+            name = detect(at.root) if error.line == 1 else None
+            if name in (None, "jsonl"):
+                raise
+            reason = (
+                f"looks like a log of another system ({name}), which is no trace; make one of it: "
+                f"`happened import {at.root} --out DIR`"
+            )
+            raise TraceFormatError(reason, file=str(at.root)) from error
         check(table, lambda row: (str(at.root), lines[row]))
         return table
     tables = [read_part(part, given=at.partition(part)) for part in at.parts]
@@ -50,17 +55,6 @@ def read(path: str | os.PathLike[str] | StorePath, check: Check = validate) -> p
     table = pa.concat_tables(tables)
     check(table, place)
     return table
-
-
-def _refuse_foreign(path: AnyPath, error: TraceFormatError) -> None:
-    """Raise TraceFormatError if the file begins like a log of another system."""
-    name = detect(path)
-    if name not in (None, "jsonl"):
-        reason = (
-            f"looks like a log of another system ({name}), which is no trace; make one of it: "
-            f"`happened import {path} --out DIR`"
-        )
-        raise TraceFormatError(reason, file=str(path)) from error
 
 
 def count(path: str | os.PathLike[str] | StorePath) -> int:

@@ -27,15 +27,8 @@ from ..schema import SCHEMA
 QUARANTINE = schema("file string, line int64?, field string?, reason string, text string?, imported bool")
 """Lines count from 1; of a JSON document, `line` is the number of the record."""
 
-PACKED = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("line", pa.int64(), nullable=False),
-        pa.field("ids", pa.list_(pa.string()), nullable=False),
-        pa.field("drafts", pa.binary(), nullable=False),
-    ]
-)
+_IDS = pa.field("ids", pa.list_(pa.string()), nullable=False)
+PACKED = schema("computation string, file string, line int64, drafts binary").insert(3, _IDS)
 """Drafts on their way from the tasks that parse to those that assemble: some of a computation in each row,
 by the line of the first. Only what brings them together is in columns of its own: building and taking apart
 all the others would cost more than parsing.

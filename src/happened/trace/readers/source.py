@@ -42,12 +42,9 @@ class Source:
         which a compressed file was cut.
         """
         for number, text in self.numbered:
-            if text.strip() and not (self._is_cut and not text.endswith("\n")):
+            is_whole = text.endswith("\n") or not any(fault.reason.startswith(CUT) for fault in self.faults)
+            if text.strip() and is_whole:
                 yield number, text.rstrip("\r\n")
-
-    @property
-    def _is_cut(self) -> bool:
-        return any(fault.reason.startswith(CUT) for fault in self.faults)
 
     def quarantined(
         self, number: int | None, record: object, field: str | None, reason: str
@@ -82,13 +79,10 @@ class Source:
 
 
 def open_source(path: AnyPath, computation: str = "") -> Source:
+    if path.is_dir():
+        raise TraceFormatError("is a directory; give the files in it", file=str(path))
     if not path.is_file():
-        reason = (
-            "is a directory; give the files in it"
-            if path.is_dir()
-            else "no such file; give the logs to import"
-        )
-        raise TraceFormatError(reason, file=str(path))
+        raise TraceFormatError("no such file; give the logs to import", file=str(path))
     faults: list[QuarantinedRecord] = []
     return Source(str(path), _decoded(path, faults), computation, faults, path)
 
@@ -118,12 +112,8 @@ def unreadable(path: AnyPath) -> str | None:
 def open_piece(path: AnyPath, begin: int, end: int, first_line: int, computation: str = "") -> Source:
     """The lines that begin within [begin, end) of a file that is not compressed."""
     faults: list[QuarantinedRecord] = []
-    return Source(
-        str(path),
-        _decode(_lines_between(path, begin, end), str(path), first_line, faults),
-        computation,
-        faults,
-    )
+    lines = _decode(_lines_between(path, begin, end), str(path), first_line, faults)
+    return Source(str(path), lines, computation, faults)
 
 
 def lines_begun(path: AnyPath, begin: int, end: int) -> int:
@@ -160,18 +150,14 @@ def is_compressed(path: AnyPath) -> bool:
     return compression_of(path) is not None
 
 
-def _uncompressed(raw: IO[bytes], compression: str) -> IO[bytes]:
-    if compression == "gzip":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    return cast(IO[bytes], io.BufferedReader(_Zstd(raw)))
-
-
 class _UpToTheCut(io.RawIOBase):
     """The part of a compressed stream that can be decompressed; `tell` is called with the error that ended
     it."""
 
-    def __init__(self, stream: IO[bytes], tell: Callable[[Exception], object]) -> None:
-        self._stream = cast(io.BufferedReader, stream)
+    def __init__(
+        self, stream: gzip.GzipFile | io.BufferedReader, tell: Callable[[Exception], object]
+    ) -> None:
+        self._stream = stream
         self._tell = tell
         self._failed = False
 
@@ -225,8 +211,10 @@ def _opened(
             if compression is None:
                 yield raw
             else:
-                whole = _UpToTheCut(_uncompressed(raw, compression), note)
-                yield cast(IO[bytes], io.BufferedReader(whole))
+                stream = (
+                    gzip.GzipFile(fileobj=raw) if compression == "gzip" else io.BufferedReader(_Zstd(raw))
+                )
+                yield cast(IO[bytes], io.BufferedReader(_UpToTheCut(stream, note)))
     except OSError as error:
         raise TraceFormatError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
 

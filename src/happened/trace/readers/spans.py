@@ -114,7 +114,11 @@ def _row(graph: SpanGraph, placed: LanePlacement, e: int, to: dict[str, list[str
     kinds = sorted({kind for _, kind in placed.edges[e]})
     implied = [f"{name}#{number}" for (name, number), recorded in causes.items() if not recorded]
     start = event.what == "start"
-    attributes = _told(span) if start else _facts(span)
+    told = span.attributes
+    if start:  # a name that has a meaning of our own here is written `source.name`
+        attributes = {f"source.{name}" if name in OURS else name: value for name, value in told.items()}
+    else:
+        attributes = {name: told[name] for name in ON_EVERY_EVENT if name in told}
     attributes |= event.notes | {"event": event.what}
     if kinds:
         attributes["edge"] = " ".join(kinds)
@@ -133,19 +137,6 @@ def _row(graph: SpanGraph, placed: LanePlacement, e: int, to: dict[str, list[str
         "label": span.label if start else f"{span.label or ''} ({event.what})".lstrip(),
         "attributes": attributes,
     }
-
-
-def _told(span: Draft) -> dict[str, str]:
-    """What the source says of a span; a name that has a meaning of our own here is written `source.name`."""
-    return {f"source.{name}" if name in OURS else name: value for name, value in span.attributes.items()}
-
-
-def _facts(span: Draft) -> dict[str, str]:
-    return {name: span.attributes[name] for name in ON_EVERY_EVENT if name in span.attributes}
-
-
-Halves = dict[str, list[int]]
-"""Drafts by id."""
 
 
 def distinct_spans(drafts: Sequence[Draft], result: Assembly) -> list[Draft]:
@@ -209,8 +200,9 @@ def _merge(first: Draft, again: Draft) -> None:
     first.channel = first.channel or again.channel
 
 
-def halves_of(spans: Sequence[Draft]) -> Halves:
-    halves: Halves = {}
+def halves_of(spans: Sequence[Draft]) -> dict[str, list[int]]:
+    """The spans of each id."""
+    halves: dict[str, list[int]] = {}
     for i, span in enumerate(spans):
         halves.setdefault(span.id or "", []).append(i)
     return halves
