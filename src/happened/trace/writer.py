@@ -23,11 +23,7 @@ COLUMNS = frozenset(SCHEMA.names)
 
 class TraceWriter:
     def __init__(
-        self,
-        directory: str | os.PathLike[str] | StorePath,
-        *,
-        batch_rows: int = 65536,
-        prefix: str = "part",
+        self, directory: str | os.PathLike[str] | StorePath, *, batch_rows: int = 65536, prefix: str = "part"
     ):
         if batch_rows < 1:
             raise ValueError(f"batch_rows is {batch_rows}; a part holds at least one row")

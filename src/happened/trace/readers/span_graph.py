@@ -34,16 +34,7 @@ from itertools import chain, pairwise, permutations
 from ..lane_names import LANE
 from .cycles import Parentage, circles
 from .draft import Draft
-from .span_drafts import (
-    GROUPS,
-    OPERATIONS,
-    TASKS,
-    callee_of,
-    caller_of,
-    first_of,
-    has_failed,
-    is_partition,
-)
+from .span_drafts import GROUPS, OPERATIONS, TASKS, callee_of, caller_of, first_of, has_failed, is_partition
 
 RECORDED = frozenset({"parent", "link", "request", "publish"})
 BY_CLOCK = frozenset({"sequence", "queue", "clock"})
