@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ...core.errors import TraceFormatError
 from . import otlp
-from .draft import Draft, Parsed, QuarantinedRecord, excerpt
+from .draft import Draft, Parsed, QuarantinedRecord, left_out
 from .json_documents import as_object, members, objects_in
 from .span_drafts import EPOCH, drafted, nanoseconds, texts
 from .span_formats import jaeger_span, zipkin_drafts
@@ -153,8 +153,7 @@ def drafts_of(preset: str, record: Record) -> Iterator[Draft | QuarantinedRecord
     try:
         yield from PRESETS[preset].drafts(record)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        text = excerpt(json.dumps(record, default=str))
-        yield QuarantinedRecord(FILE, ROW, None, f"cannot be read as a span ({error})", text)
+        yield left_out(FILE, ROW, record, None, f"cannot be read as a span ({error})")
 
 
 def _opentelemetry(record: Record) -> Parsed:
