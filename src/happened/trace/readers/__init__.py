@@ -1,4 +1,4 @@
-"""Readers of foreign logs, one file per format; `import_files` puts what they read into a trace.
+"""Readers of foreign logs; `import_files` puts what they read into a trace.
 
 A reader is two pure functions and a count, see draft.py: `parse(source, options)` gives drafts of one file,
 or, for formats that are `line by line`, of any part of one; `assemble(drafts, options)` makes rows of all

@@ -1,7 +1,8 @@
 """Causes of records that name them by id, and cycles among causes, which no computation can have.
 
 Nobody can know which edge of a cycle is wrong, so all causes among the events of a cycle are left out. So is
-a parent that is not among the drafts; either is reported. What remains is acyclic.
+a parent that is not among the drafts; either is reported. What remains is acyclic. Cost: linear in events and
+edges.
 """
 
 from collections.abc import Callable, Sequence

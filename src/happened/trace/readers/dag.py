@@ -146,7 +146,14 @@ ROOM = 64
 
 
 class Chains:
-    """place[i] = (chain, seq) of event i; owners[c] is whom chain c belongs to."""
+    """Processes for events that have none: a partial order covered with chains.
+
+    place[i] = (chain, seq) of event i; owners[c] is whom chain c belongs to. An event may continue a chain
+    whose last event is in its past, so that process order adds nothing to the recorded causes. Like vector
+    timestamps, each event's past is a count per chain; a chain can be continued iff all of it is in the past.
+    Greedy: an event continues its first parent's chain if it can, otherwise the longest it can. Cost: chains
+    for each event that has several parents or begins a branch.
+    """
 
     def __init__(self, owners: Sequence[str]) -> None:
         self.place: list[tuple[int, int]] = [(-1, 0)] * len(owners)
@@ -191,7 +198,8 @@ class Chains:
 
 
 def find_chains(order: Sequence[int], parents: Sequence[Sequence[int]], owners: Sequence[str]) -> Chains:
-    """Chains for events given causes first; events of different owners never share one."""
+    """Chains for events given causes first; events of different owners never share one. The counts of an
+    event are dropped with its last effect, or become those of that effect."""
     chains = Chains(owners)
     awaited = [0] * len(parents)
     for of in parents:

@@ -1,8 +1,7 @@
 """Spans of request tracing: two events each, a start and an end, and calls between instances as messages.
 
 docs/spans.md draws the model; span_graph.py says which edges there are and how each is known, span_lanes.py
-how events come to stand on lanes, span_pieces.py what one span is, and span_joins.py which traces are one
-computation.
+how events come to stand on lanes, and span_joins.py which traces are one computation.
 
 In the trace, the process of an event is the lane it is on. Its attributes tell the span: `trace`, `span`,
 `service`, `kind`, and
@@ -140,7 +139,13 @@ def _row(graph: SpanGraph, placed: LanePlacement, e: int, to: dict[str, list[str
 
 
 def distinct_spans(drafts: Sequence[Draft], result: Assembly) -> list[Draft]:
-    """Each span once; what was merged is counted, what was left out is quarantined."""
+    """Each span once; what was merged is counted, what was left out is quarantined.
+
+    A tracer may report a span in pieces: records of one id by one instance, on one side of a call, that lack
+    what the others have. They are merged. Two whole records that say the same are a repetition; two that
+    differ are two spans with one id, and the second is quarantined. Client and server may record one id, the
+    two halves of a call: the server's half is the callee of the client's.
+    """
     spans = [draft for draft in drafts if not draft.absent]
     _add_ports(spans)
     seen: dict[tuple[str | None, str, bool], Draft] = {}
@@ -209,7 +214,11 @@ def halves_of(spans: Sequence[Draft]) -> dict[str, list[int]]:
 
 
 class Finder:
-    """Resolves the parent ids that spans name to spans."""
+    """Resolves the parent ids that spans name to spans.
+
+    A child belongs to the half of its own instance, or to the client's if there is none. A span that had to
+    be set aside (`Draft.absent`) stands for its own parents.
+    """
 
     def __init__(self, spans: Sequence[Draft], absent: Sequence[Draft]) -> None:
         self._spans = spans

@@ -33,7 +33,9 @@ class Nanoseconds(int):
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """The rows of a batch, one after another."""
+    """The rows of a batch, as readers of JSON take them: structs and maps become objects, of which nulls are
+    left out; bytes become hexadecimal digits, timestamps and intervals Nanoseconds, decimals numbers, dates
+    ISO text."""
     columns = [_values(column) for column in batch.columns]
     for row in zip(*columns, strict=True):
         yield {name: value for name, value in zip(batch.schema.names, row, strict=True) if value is not None}
