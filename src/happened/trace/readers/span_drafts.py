@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from ..lane_names import LANE
+from ..schema import LANE
 from .draft import Draft, Parsed, QuarantinedRecord, left_out
 from .json_documents import as_object
 

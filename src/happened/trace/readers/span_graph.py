@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, permutations
 
-from ..lane_names import LANE
+from ..schema import LANE
 from .cycles import Parentage, circles
 from .draft import Draft
 from .span_drafts import GROUPS, OPERATIONS, TASKS, callee_of, caller_of, first_of, has_failed, is_partition

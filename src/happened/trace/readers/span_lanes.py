@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..lane_names import LANE, instance_of
+from ..schema import LANE, instance_of
 from .span_graph import RECORDED, SpanEvent, SpanGraph, causes_first, effects_of
 
 MOST_TRIED = 64

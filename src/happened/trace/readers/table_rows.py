@@ -112,7 +112,7 @@ def _line(first: Draft, again: Draft) -> str:
     return f"line {first.line}" + ("" if first.file == again.file else f" of {first.file}")
 
 
-# What `happened export` wrote for other tools: trace events of Perfetto, and tables as CSV. In both, each event
+# What `happened export` wrote for other tools: trace events of Perfetto, and tables as CSV. In both, an event
 # has the row that it had in the trace: as the arguments of a slice, or as columns among others. The rest is
 # for people and other tools, and is passed over. An empty text in a CSV is none, except for the message of an
 # event that has one.
