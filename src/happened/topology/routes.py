@@ -104,7 +104,11 @@ def derive(
     carriers, witnesses, unwitnessed = _appoint(graph, known)
     root = _middle(carriers)
     blocks = _hypertree(carriers, root)
-    blocks += [(forwarder, w) for w, forwarder in _first_forwarder(witnesses).items()]
+    homes: dict[str, str] = {}  # of each witness, the first forwarder, which it is a leaf of
+    for forwarder, watching in witnesses.items():
+        for witness in watching:
+            homes.setdefault(witness, forwarder)
+    blocks += [(forwarder, witness) for witness, forwarder in homes.items()]
     places = _Placing(graph, names, blocks, witnesses, report).places(known, filter_at)
     routes = RoutingPlan(names, places, root, tuple(blocks), witnesses, tuple(unwitnessed))
     verify(graph, places, names)
@@ -156,15 +160,6 @@ def _can_witness(
     carriers.remove_nodes_from(witnesses)
     carriers.remove_edges_from([(forwarder, x) for x in unheard])
     return True
-
-
-def _first_forwarder(witnesses: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """For each witness the forwarder that it is a leaf of."""
-    homes: dict[str, str] = {}
-    for forwarder, watching in witnesses.items():
-        for witness in watching:
-            homes.setdefault(witness, forwarder)
-    return homes
 
 
 def _middle(graph: "nx.Graph[str]") -> str:
@@ -221,16 +216,12 @@ class _Placing:
         for number, block in enumerate(blocks):
             for name in block:
                 self._blocks_of[name].append(number)
-        self._below = self._count_below()
-
-    def _count_below(self) -> dict[str, int]:
-        """For each vertex the set of itself and of those whose way to the root leads through it."""
-        below = {name: 1 << self._index[name] for name in self._graph}
-        # Blocks nearer to the root come first, those of witnesses last: backwards, what is below is complete.
-        for block in reversed(self._blocks):
+        # For each vertex the set of itself and of those whose way to the root leads through it. Blocks nearer
+        # to the root come first, those of witnesses last: backwards, what is below is complete.
+        self._below = {name: 1 << self._index[name] for name in self._graph}
+        for block in reversed(blocks):
             for name in block[1:]:
-                below[block[0]] |= below[name]
-        return below
+                self._below[block[0]] |= self._below[name]
 
     def places(
         self, known: Iterable[tuple[str, ...]], filter_at: Iterable[Collection[str]] | None
@@ -276,15 +267,16 @@ class _Placing:
         departed = ((1 << len(self._names)) - 1) & ~self._everybody
         if departed:
             found = {m: cut._replace(components=(*cut.components, departed)) for m, cut in found.items()}
-        return found.values() if filter_at is None else [self._asked(found, names) for names in filter_at]
-
-    def _asked(self, found: Mapping[int, Separator], names: Collection[str]) -> Separator:
-        known = all(name in self._graph for name in names)
-        cut = found.get(self._bits(names)) if known else None
-        if cut is None:
-            listed = ", ".join(names)
-            raise TopologyError(f"{{{listed}}} is no separator known here: claim it in the topology")
-        return cut
+        if filter_at is None:
+            return found.values()
+        asked = []
+        for names in filter_at:
+            cut = found.get(self._bits(names)) if all(name in self._graph for name in names) else None
+            if cut is None:
+                listed = ", ".join(names)
+                raise TopologyError(f"{{{listed}}} is no separator known here: claim it in the topology")
+            asked.append(cut)
+        return asked
 
     def _branches(self, name: str) -> tuple[Branch, ...]:
         branches = []
@@ -372,7 +364,10 @@ Branches = Mapping[int, Sequence[Branch]]
 
 def _cuts_in_use(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[Separator]:
     """The cuts of one forwarder each: itself, and its witnesses if it has any."""
-    several = _of_several(witnesses.values())
+    once = several = 0  # who is among the witnesses of one forwarder, of several
+    for watching in witnesses.values():
+        several |= once & watching
+        once |= watching
     bridges = [(w, links) for w, links in _links_of_witnesses(branches, witnesses) if several >> w & 1]
     for me, its in branches.items():
         members = 1 << me | witnesses.get(me, 0)
@@ -402,15 +397,6 @@ def _links_of_witnesses(branches: Branches, witnesses: Mapping[int, int]) -> Ite
         around = 1 << forwarder | watching | pack(branch.towards for branch in branches[forwarder])
         for witness in unpack(watching):
             yield witness, around & ~(1 << witness)
-
-
-def _of_several(watching: Iterable[int]) -> int:
-    """Those who are among several of these sets."""
-    once = twice = 0
-    for witnesses in watching:
-        twice |= once & witnesses
-        once |= witnesses
-    return twice
 
 
 def _connected(sides: Iterable[int], links: int) -> list[int]:

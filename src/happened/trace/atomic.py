@@ -69,8 +69,13 @@ def whole_directory(out: P) -> Iterator[P]:
     any_path(out)
     refuse_existing(out)
     if isinstance(out, StorePath):
-        with _filled_in_place(out):
+        mark(out)
+        try:
             yield cast(P, out)
+        except BaseException:
+            remove_marked(out)
+            raise
+        (out / UNFINISHED).unlink()
         return
     final = out.absolute()  # tasks write there too, and executors have working directories of their own
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -171,17 +176,6 @@ def refuse_unfinished(path: AnyPath) -> None:
                     "is being written, or was left unfinished; wait for it, or remove it and make it again",
                     file=str(directory),
                 )
-
-
-@contextmanager
-def _filled_in_place(out: StorePath) -> Iterator[None]:
-    mark(out)
-    try:
-        yield
-    except BaseException:
-        remove_marked(out)
-        raise
-    (out / UNFINISHED).unlink()
 
 
 def _unfinished(path: Path) -> Path:

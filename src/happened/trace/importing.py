@@ -337,7 +337,9 @@ def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: b
     sizes = Counter(size_of(path) for path in files)
     for path in files:
         if sizes[size_of(path)] > 1:
-            first = seen.setdefault((size_of(path), _digest(path)), path)
+            with path.open("rb") as raw:
+                digest = hashlib.file_digest(raw, "sha256").hexdigest()
+            first = seen.setdefault((size_of(path), digest), path)
             if first is not path:
                 found.append(f"{path} is the same as {first}")
     for path, of_file in zip(files, processes, strict=True):
@@ -345,11 +347,6 @@ def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: b
         if together and len(files) > 1 and not of_file & others:
             found.append(f"{path} shares no process with the other files; are they of one run?")
     return found
-
-
-def _digest(path: AnyPath) -> str:
-    with path.open("rb") as raw:
-        return hashlib.file_digest(raw, "sha256").hexdigest()
 
 
 def told_facts(facts: Counter[str]) -> dict[str, int]:

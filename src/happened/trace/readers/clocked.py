@@ -57,7 +57,12 @@ class _ClockedComputation:
         for process, events in self.in_file_order.items():
             if len(self._beginnings(events)) == 1:
                 self.in_file_order[process] = self._each_once(events)
-        self.chains = {process: self._ordered(events) for process, events in self.in_file_order.items()}
+        self.chains = {
+            process: sorted(events, key=self.own)
+            if len(set(map(self.own, events))) == len(events)
+            else events
+            for process, events in self.in_file_order.items()
+        }
         self.seq = {i: seq for chain in self.chains.values() for seq, i in enumerate(chain, start=1)}
 
     def _beginnings(self, events: list[int]) -> list[int]:
@@ -77,13 +82,7 @@ class _ClockedComputation:
         return kept
 
     def own(self, i: int) -> int:
-        draft = self.drafts[i]
-        assert draft.clock is not None
-        return draft.clock[draft.process]
-
-    def _ordered(self, events: list[int]) -> list[int]:
-        unique = len({self.own(i) for i in events}) == len(events)
-        return sorted(events, key=self.own) if unique else events
+        return (self.drafts[i].clock or {})[self.drafts[i].process]
 
     def causes(self, result: Assembly) -> dict[int, list[tuple[str, int]]]:
         """The newest logged event of each process that an event has learnt of, by process and seq."""

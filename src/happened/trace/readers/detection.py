@@ -47,7 +47,8 @@ def detect(path: AnyPath) -> str | None:
         return "otlp"
     text = beginning(path).lstrip()
     if text[:1] in ("{", "["):
-        return _by_fields(text)
+        names = _field_names(text)
+        return next((format for fields, format in BY_FIELDS if fields <= names), None)
     first = text.partition("\n")[0]
     if first.startswith("TraceID,SpanID,"):
         return "nezha"
@@ -62,11 +63,6 @@ def detect(path: AnyPath) -> str | None:
     govector = shiviz.compile_javascript(shiviz.GOVECTOR)
     # From its second line on, a log with the event before its clock looks the same: the first line decides.
     return "shiviz" if govector.match(text) else None
-
-
-def _by_fields(text: str) -> str | None:
-    names = _field_names(text)
-    return next((format for fields, format in BY_FIELDS if fields <= names), None)
 
 
 def _field_names(text: str) -> set[str]:

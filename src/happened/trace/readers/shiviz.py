@@ -16,7 +16,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from ...core.errors import TraceFormatError
 from .clocked import assemble_clocked, clock_problem
@@ -143,13 +142,6 @@ def _runs(log: _Log, computation: str, delimiter: str | None) -> Iterator[tuple[
     yield name, begin, len(log.text)
 
 
-def _clock(text: str) -> Any:
-    """A clock as JSON, or as TLA+ prints a string that holds one: with its quotation marks escaped."""
-    if '\\"' in text:
-        text = text.strip('"').replace('\\"', '"')
-    return json.loads(text)
-
-
 def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | QuarantinedRecord:
     line = log.line(match.start())
     groups = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
@@ -161,8 +153,11 @@ def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | Quarant
 
     if not host:
         return rejected("host", "is empty; every event belongs to a host")
+    text = groups.pop("clock", "")
+    if '\\"' in text:  # as TLA+ prints a string that holds a clock: with its quotation marks escaped
+        text = text.strip('"').replace('\\"', '"')
     try:
-        clock = _clock(groups.pop("clock", ""))
+        clock = json.loads(text)
     except (ValueError, RecursionError) as error:
         return rejected("clock", f"is not JSON: {error}")
     problem = clock_problem(host, clock)

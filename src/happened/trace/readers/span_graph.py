@@ -27,7 +27,7 @@ what its children received by an event of its own.
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, permutations
 
@@ -234,18 +234,19 @@ class SpanGraph:
                     for event in chain.from_iterable(earlier_runs):
                         self._before(start, event, "queue")
             rank = {event: at for at, event in enumerate(self._consistent_order())}
+
+            def sent_at(delivery: int) -> tuple[int, int]:
+                """The place of its send in that order; of those on a circle of the record, the time."""
+                send = self.senders[self.events[delivery].message or ""]
+                return rank.get(send, len(rank)), self.spans[self.events[send].span].time or 0
+
             for run in (run for runs in queues for run in runs):
-                run.sort(key=lambda event: self._sent_at(event, rank))
+                run.sort(key=sent_at)
         for runs, level in zip(queues, levels, strict=True):
             for run in runs:
                 for earlier, later in pairwise(run):
                     self._before(later, earlier, "queue")
             self._follow(level)
-
-    def _sent_at(self, delivery: int, rank: Mapping[int, int]) -> tuple[int, int]:
-        """The place of its send in an order; of those that the record puts in a circle, the time."""
-        send = self.senders[self.events[delivery].message or ""]
-        return rank.get(send, len(rank)), self.spans[self.events[send].span].time or 0
 
     def _is_received_only(self, i: int, receivers: Sequence[int]) -> bool:
         """Whether a span only fetched a message that another span, which it started, was given.

@@ -157,7 +157,8 @@ def distinct_spans(drafts: Sequence[Draft], result: Assembly) -> list[Draft]:
             distinct.append(span)
             continue
         same = (first.time, first.end, first.label) == (span.time, span.end, span.label)
-        if not same and _is_piece(first, span):
+        whole = None not in (first.time, first.end, span.time, span.end)
+        if not same and not whole and (first.label or span.label) == (span.label or first.label):
             _merge(first, span)
             result.facts["pieces_merged"] += 1
         elif same or not (span.shared and span.id in clients):
@@ -184,12 +185,6 @@ def _add_ports(spans: Sequence[Draft]) -> None:
         known = ported.get(span.process, set())
         if len(known) == 1:
             span.process = next(iter(known))
-
-
-def _is_piece(first: Draft, again: Draft) -> bool:
-    """Whether two records can be of one span: one of them lacks a time, and names do not differ."""
-    whole = all(time is not None for time in (first.time, first.end, again.time, again.end))
-    return not whole and (first.label or again.label) == (again.label or first.label)
 
 
 def _merge(first: Draft, again: Draft) -> None:
