@@ -61,11 +61,10 @@ def _of(description: str, reader: Any, parse: Parse | None = None, **facts: Any)
     return Format(description, parse or reader.parse, reader.assemble, reader.counts, **facts)
 
 
-def _spans(description: str, parse: Parse, **facts: Any) -> Format:
-    """A format of spans, which say which trace they belong to."""
-    named: dict[str, Any] = {"names_computations": True, "joins_computations": True} | facts
-    return _of(description, spans, parse, **named)
-
+# Spans say which trace they belong to, and rows of a trace which computation.
+_spans = partial(_of, reader=spans, names_computations=True, joins_computations=True)
+_rows = partial(_of, reader=table_rows, names_computations=True)
+_history = partial(_of, reader=database_histories)
 
 FORMATS: dict[str, Format] = {
     "shiviz": _of(
@@ -92,52 +91,37 @@ FORMATS: dict[str, Format] = {
         message_logs.count_raft,
         line_by_line=True,
     ),
-    "otlp": _spans("OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2", otlp.parse),
-    "jaeger": _spans("Jaeger JSON spans", span_formats.parse_jaeger),
-    "zipkin": _spans("Zipkin JSON spans, v1 and v2", span_formats.parse_zipkin),
-    "otel-sdk": _spans(
-        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON", otlp.parse_printed
+    "otlp": _spans(
+        "OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2", parse=otlp.parse
     ),
-    "xray": _spans("AWS X-Ray segments, JSON", span_formats.parse_xray),
-    "datadog": _spans("Datadog spans, JSON", span_formats.parse_datadog),
+    "jaeger": _spans("Jaeger JSON spans", parse=span_formats.parse_jaeger),
+    "zipkin": _spans("Zipkin JSON spans, v1 and v2", parse=span_formats.parse_zipkin),
+    "otel-sdk": _spans(
+        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON", parse=otlp.parse_printed
+    ),
+    "xray": _spans("AWS X-Ray segments, JSON", parse=span_formats.parse_xray),
+    "datadog": _spans("Datadog spans, JSON", parse=span_formats.parse_datadog),
     "chrome": _spans(
-        "Chrome and Perfetto trace events with flows, JSON", chrome.parse, names_computations=False
+        "Chrome and Perfetto trace events with flows, JSON", parse=chrome.parse, names_computations=False
     ),
     "nezha": replace(
-        _spans("span tables, CSV", span_formats.parse_nezha, line_by_line=True, header="TraceID"),
+        _spans("span tables, CSV", parse=span_formats.parse_nezha, line_by_line=True, header="TraceID"),
         counts=partial(spans.counts, place="pod"),
     ),
     "dag": _of(
         "records with an id and parents: commits, blocks, editing histories (JSON)", dag, one_computation=True
     ),
-    "jsonl": _of(
-        "events by our own field names, one JSON object per line",
-        table_rows,
-        line_by_line=True,
-        names_computations=True,
+    "jsonl": _rows("events by our own field names, one JSON object per line", line_by_line=True),
+    "perfetto": _rows(
+        "trace events that `happened export --to perfetto` wrote", parse=table_rows.parse_perfetto
     ),
-    "perfetto": _of(
-        "trace events that `happened export --to perfetto` wrote",
-        table_rows,
-        table_rows.parse_perfetto,
-        names_computations=True,
+    "csv": _rows("the table that `happened export --to csv` wrote", parse=table_rows.parse_csv),
+    "awdit": _history(
+        "AWDIT histories of transactions: `r key value`, `w key value`", parse=database_histories.parse_awdit
     ),
-    "csv": _of(
-        "the table that `happened export --to csv` wrote",
-        table_rows,
-        table_rows.parse_csv,
-        names_computations=True,
-    ),
-    "awdit": _of(
-        "AWDIT histories of transactions: `r key value`, `w key value`",
-        database_histories,
-        database_histories.parse_awdit,
-    ),
-    "jepsen": _of(
-        "Jepsen histories of operations, JSON", database_histories, database_histories.parse_jepsen
-    ),
+    "jepsen": _history("Jepsen histories of operations, JSON", parse=database_histories.parse_jepsen),
     "map": _of("events in any JSON lines or CSV, by --map process=…", mapped),
     "map-spans": _spans(
-        "spans in any JSON lines or CSV, by --map span=…", mapped.parse, names_computations=False
+        "spans in any JSON lines or CSV, by --map span=…", parse=mapped.parse, names_computations=False
     ),
 }

@@ -50,6 +50,7 @@ class _ClockedComputation:
 
     def __init__(self, drafts: list[Draft]) -> None:
         self.drafts = drafts
+        self.clocks = [draft.clock or {} for draft in drafts]
         self.repeated: list[tuple[int, int]] = []  # (first, again): the same record twice
         self.in_file_order: dict[str, list[int]] = {}
         for i, draft in enumerate(drafts):
@@ -82,7 +83,7 @@ class _ClockedComputation:
         return kept
 
     def own(self, i: int) -> int:
-        return (self.drafts[i].clock or {})[self.drafts[i].process]
+        return self.clocks[i][self.drafts[i].process]
 
     def causes(self, result: Assembly) -> dict[int, list[tuple[str, int]]]:
         """The newest logged event of each process that an event has learnt of, by process and seq."""
@@ -96,8 +97,7 @@ class _ClockedComputation:
             known: dict[str, int] = {}
             for i in chain:
                 found = []
-                clock = self.drafts[i].clock or {}
-                for g, count in clock.items():
+                for g, count in self.clocks[i].items():
                     if g == process or count <= known.get(g, 0):
                         continue
                     events = logged.get(g, [])
@@ -107,7 +107,7 @@ class _ClockedComputation:
                     if at == 0 or events[at - 1][0] != count:
                         absent.setdefault((process, g), []).append(i)
                 causes[i] = found
-                known |= {g: count for g, count in clock.items() if count > known.get(g, 0)}
+                known |= {g: count for g, count in self.clocks[i].items() if count > known.get(g, 0)}
         result.quarantined += (self._absent(g, events) for (_, g), events in absent.items())
         return causes
 
@@ -116,7 +116,7 @@ class _ClockedComputation:
         again = f" (and {len(events) - 1} more of {draft.process}'s events)" if len(events) > 1 else ""
         return draft.quarantined(
             "clock",
-            f"knows of event {(draft.clock or {})[g]} of {g}, which is not in the log or not unique{again}; "
+            f"knows of event {self.clocks[events[0]][g]} of {g}, which is not in the log or not unique{again}; "
             "the newest one before it is taken as the cause",
         )
 
@@ -167,7 +167,7 @@ class _ClockedComputation:
         chain = self.chains[process]
         found = []
         for before, i in pairwise(chain):
-            earlier, later = self.drafts[before].clock or {}, self.drafts[i].clock or {}
+            earlier, later = self.clocks[before], self.clocks[i]
             shrunk = [g for g, count in earlier.items() if g != process and later.get(g, 0) < count]
             found += [(i, shrunk[0], earlier[shrunk[0]], later.get(shrunk[0], 0))] if shrunk else []
         if found:
