@@ -114,11 +114,11 @@ class _ClockedComputation:
     def _absent(self, g: str, events: list[int]) -> QuarantinedRecord:
         draft = self.drafts[events[0]]
         again = f" (and {len(events) - 1} more of {draft.process}'s events)" if len(events) > 1 else ""
-        return draft.quarantined(
-            "clock",
-            f"knows of event {self.clocks[events[0]][g]} of {g}, which is not in the log or not unique{again}; "
-            "the newest one before it is taken as the cause",
+        reason = (
+            f"knows of event {self.clocks[events[0]][g]} of {g}, which is not in the log or not unique"
+            f"{again}; the newest one before it is taken as the cause"
         )
+        return draft.quarantined("clock", reason)
 
     def problems(self) -> Iterator[QuarantinedRecord]:
         for first, again in self.repeated:

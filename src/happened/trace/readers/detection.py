@@ -43,7 +43,7 @@ BY_FIELDS = (
 
 
 def detect(path: AnyPath) -> str | None:
-    if is_protobuf(first_bytes(path, 64)):
+    if is_protobuf(first_bytes(path)):
         return "otlp"
     text = beginning(path).lstrip()
     if text[:1] in ("{", "["):

@@ -23,6 +23,7 @@ from .draft import QuarantinedRecord, excerpt, left_out
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
 CUT = "the compressed file is cut or damaged"
+MOST_LOOKED_AT = 1 << 16  # characters, to tell a format
 TYPICAL_RATIO = 12  # of logs, compressed by either
 BYTE_ORDER_MARK = "﻿"
 
@@ -63,19 +64,16 @@ class Source:
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")
 
-    def head(self, size: int = 64) -> bytes:
+    def head(self) -> bytes:
         """The first bytes of a whole file, to detect whether it is text; b"" for a part of a file."""
-        return first_bytes(self.path, size) if self.path is not None else b""
+        return first_bytes(self.path) if self.path is not None else b""
 
     def content(self) -> bytes:
         """The bytes of a whole binary file; of a damaged compressed file, those before the damage."""
         if self.path is None:
             return b""
-        chunks: list[bytes] = []
         with _opened(self.path, self.faults) as stream:
-            while chunk := stream.read(1 << 20):
-                chunks.append(chunk)
-        return b"".join(chunks)
+            return stream.read()
 
 
 def open_source(path: AnyPath, computation: str = "") -> Source:
@@ -87,16 +85,16 @@ def open_source(path: AnyPath, computation: str = "") -> Source:
     return Source(str(path), _decoded(path, faults), computation, faults, path)
 
 
-def beginning(path: AnyPath, size: int = 1 << 16) -> str:
+def beginning(path: AnyPath) -> str:
     """The first characters of a file, for telling its format."""
-    return _beginning(open_source(path), size)
+    return _beginning(open_source(path))
 
 
-def _beginning(source: Source, size: int) -> str:
+def _beginning(source: Source) -> str:
     text = ""
     for _, line in source.numbered:
-        text += line[:size]
-        if len(text) >= size:
+        text += line[:MOST_LOOKED_AT]
+        if len(text) >= MOST_LOOKED_AT:
             break
     return text
 
@@ -104,7 +102,7 @@ def _beginning(source: Source, size: int) -> str:
 def unreadable(path: AnyPath) -> str | None:
     """Why the format cannot be detected: the file is cut, damaged or empty; None if it can be read."""
     source = open_source(path)
-    text = _beginning(source, 1 << 16)
+    text = _beginning(source)
     cut = (fault.reason for fault in source.faults if fault.reason.startswith(CUT))
     return next(cut, None) or (None if text.strip() else EMPTY)
 
@@ -128,9 +126,9 @@ def lines_begun(path: AnyPath, begin: int, end: int) -> int:
     return count
 
 
-def first_bytes(path: AnyPath, size: int) -> bytes:
+def first_bytes(path: AnyPath) -> bytes:
     with _opened(path, []) as stream:
-        return bytes(stream.read(size))
+        return bytes(stream.read(64))
 
 
 def compression_of(path: AnyPath) -> str | None:
