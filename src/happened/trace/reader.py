@@ -21,7 +21,8 @@ from .jsonl import lines_of, read_jsonl
 from .location import locate
 from .readers.detection import detect
 from .schema import BY_NAME, CARRIED, DEFAULTS, REQUIRED, SCHEMA
-from .store import AnyPath, StorePath, arrow_source, trouble
+from .store import AnyPath, StorePath, arrow_source
+from .store_errors import reason_of
 from .validation import Place, validate
 
 Check = Callable[[pa.Table, Place], None]
@@ -107,8 +108,9 @@ def open_part(path: AnyPath) -> pq.ParquetFile:
 
 
 def _unreadable(path: AnyPath, error: Exception) -> CausalityError:
-    if (of_store := trouble(path, error)) is not None:
-        return of_store
+    of_store = reason_of(path, error) if isinstance(path, StorePath) else None
+    if of_store is not None:
+        return CausalityError(of_store)
     reason = f"not a readable Parquet file ({error}); write it again, or remove it if there are other parts"
     return TraceFormatError(reason, file=str(path))
 

@@ -29,7 +29,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow as pa
 
 from ..core.errors import CausalityError
-from .store_errors import environment, explained, no_bucket, reason_of, store_error
+from .store_errors import environment, explained, no_bucket, store_error
 
 SCHEMES = ("s3", "s3a", "gs", "abfss", "hdfs")
 OPTIONS = {
@@ -324,12 +324,6 @@ def arrow_dataset(directory: AnyPath, schema: pa.Schema | None = None) -> Any:
     with explained(directory):
         parts = [part._inside() for part in directory.glob("*.parquet")]
         return ds.dataset(parts, schema, format="parquet", filesystem=directory._filesystem())
-
-
-def trouble(path: AnyPath, error: Exception) -> CausalityError | None:
-    """What an error of pyarrow says of the store; None if it may as well concern what the file holds."""
-    reason = reason_of(path, error) if isinstance(path, StorePath) else None
-    return None if reason is None else CausalityError(reason)
 
 
 def _parsed(scheme: str, rest: str) -> StorePath:
