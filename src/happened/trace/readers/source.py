@@ -153,7 +153,7 @@ class _UpToTheCut(io.RawIOBase):
     it."""
 
     def __init__(
-        self, stream: gzip.GzipFile | io.BufferedReader, tell: Callable[[Exception], object]
+        self, stream: "gzip.GzipFile | io.BufferedReader[_Zstd]", tell: Callable[[Exception], object]
     ) -> None:
         self._stream = stream
         self._tell = tell

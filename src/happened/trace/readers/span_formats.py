@@ -177,8 +177,8 @@ def _zipkin_version_2(span: Any) -> Iterator[Any]:
         half["shared"] = kind == "server" and ("cs" in times or not span.get("timestamp"))
         if first is not None and last is not None:
             a, b = first.get("timestamp"), last.get("timestamp")
-            known = isinstance(a, int) and isinstance(b, int)
-            half |= {"timestamp": a, "duration": b - a if known else None}
+            length = b - a if isinstance(a, int) and isinstance(b, int) else None
+            half |= {"timestamp": a, "duration": length}
         elif kind and first is not None:
             half["timestamp"] = first.get("timestamp")
         else:
@@ -299,7 +299,7 @@ NEZHA_NEEDED = ("TraceID", "SpanID", "PodName", *NEZHA_TIMES)
 
 
 def parse_nezha(source: Source, options: Options) -> Parsed:
-    columns = NEZHA_COLUMNS
+    columns: tuple[str, ...] = NEZHA_COLUMNS
     for number, text in source.lines():
         fields = source.fields(number, text)
         if isinstance(fields, QuarantinedRecord):
