@@ -82,7 +82,7 @@ class TraceWriter:
             self._write(SCHEMA.empty_table())
 
     def _write(self, table: pa.Table) -> None:
-        write_part(self._directory, f"{self._prefix}-{self._parts:06d}", table)
+        write_part(self._directory, f"{self._prefix}-{self._parts:06d}", table, use_dictionary=True)
         self._parts += 1
 
 
