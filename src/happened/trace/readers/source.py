@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any, cast
 
 import pyarrow as pa
@@ -73,7 +74,7 @@ class Source:
         if self.path is None:
             return b""
         with _opened(self.path, self.faults) as stream:
-            return stream.read()
+            return b"".join(iter(partial(stream.read, 1 << 20), b""))
 
 
 def open_source(path: AnyPath, computation: str = "") -> Source:
@@ -149,13 +150,11 @@ def is_compressed(path: AnyPath) -> bool:
 
 
 class _UpToTheCut(io.RawIOBase):
-    """The part of a compressed stream that can be decompressed; `tell` is called with the error that ended
+    """The part of a compressed stream that `read` can decompress; `tell` is called with the error that ended
     it."""
 
-    def __init__(
-        self, stream: "gzip.GzipFile | io.BufferedReader[_Zstd]", tell: Callable[[Exception], object]
-    ) -> None:
-        self._stream = stream
+    def __init__(self, read: Callable[[int], bytes], tell: Callable[[Exception], object]) -> None:
+        self._read = read
         self._tell = tell
         self._failed = False
 
@@ -164,28 +163,13 @@ class _UpToTheCut(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            chunk = b"" if self._failed else self._stream.read1(len(buffer))
+            chunk = b"" if self._failed else self._read(len(buffer))
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             # An OSError without a number is gzip's word, and Arrow's, for a damaged stream.
             self._failed, chunk = True, b""
             self._tell(error)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-
-class _Zstd(io.RawIOBase):
-    """A zstd stream, read by Arrow's decoder, which says only that it failed when the stream is cut."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._stream.read(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
@@ -209,10 +193,11 @@ def _opened(
             if compression is None:
                 yield raw
             else:
-                stream = (
-                    gzip.GzipFile(fileobj=raw) if compression == "gzip" else io.BufferedReader(_Zstd(raw))
-                )
-                yield cast(IO[bytes], io.BufferedReader(_UpToTheCut(stream, note)))
+                if compression == "gzip":
+                    read: Callable[[int], bytes] = gzip.GzipFile(fileobj=raw).read1
+                else:  # Arrow's decoder says only that it failed when the stream is cut
+                    read = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd").read
+                yield cast(IO[bytes], io.BufferedReader(_UpToTheCut(read, note)))
     except OSError as error:
         raise TraceFormatError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
 
