@@ -35,7 +35,7 @@ from ..core.destinations import pack, unpack
 from ..core.places import Branch, Place, Separator, WatchedForwarder, reach
 from ..core.places import check as check_place
 from .communication import Topology, TopologyError
-from .separators import NamedSeparator, in_one_piece, parts, shared
+from .separators import NamedSeparator, in_one_piece, shared
 
 
 @dataclass(frozen=True)
@@ -258,12 +258,10 @@ class _Placing:
         by_index = {self._index[name]: its for name, its in branches.items()}
         witnesses = {self._index[f]: self._bits(watching) for f, watching in self._witnesses.items()}
         found = {cut.members: cut for cut in _cuts_in_use(by_index, witnesses)}
-        in_use = _links_in_use(by_index, witnesses)
         for name_set in known:
             members = self._bits(name_set)
             if members not in found:
-                sides = parts(in_use, [self._index[name] for name in name_set])
-                found[members] = Separator(members, tuple(map(pack, sides)))
+                found[members] = Separator(members, _sides_without(by_index, witnesses, members))
         departed = ((1 << len(self._names)) - 1) & ~self._everybody
         if departed:
             found = {m: cut._replace(components=(*cut.components, departed)) for m, cut in found.items()}
@@ -382,13 +380,26 @@ def _cuts_in_use(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[S
             yield Separator(members, tuple(sides))
 
 
-def _links_in_use(branches: Branches, witnesses: Mapping[int, int]) -> "nx.Graph[int]":
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(branches)
-    graph.add_edges_from((me, branch.towards) for me, its in branches.items() for branch in its)
-    for witness, links in _links_of_witnesses(branches, witnesses):
-        graph.add_edges_from((witness, other) for other in unpack(links))
-    return graph
+def _sides_without(branches: Branches, witnesses: Mapping[int, int], members: int) -> tuple[int, ...]:
+    """The components of the graph of links in use without any set of members."""
+    links = {me: pack(branch.towards for branch in its) for me, its in branches.items()}
+    for witness, its_links in _links_of_witnesses(branches, witnesses):
+        links[witness] |= its_links
+        for other in unpack(its_links):
+            links[other] |= 1 << witness
+    reached, sides = members, []
+    for start in branches:
+        side, around = 0, 1 << start & ~reached
+        while around:
+            side |= around
+            near = 0
+            for p in unpack(around):
+                near |= links[p]
+            around = near & ~reached & ~side
+        if side:
+            sides.append(side)
+            reached |= side
+    return tuple(sides)
 
 
 def _links_of_witnesses(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[tuple[int, int]]:

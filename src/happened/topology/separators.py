@@ -14,13 +14,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
 
 import networkx as nx
 
 from .communication import Topology
-
-T = TypeVar("T")
 
 USEFUL_BOUNDARY = 2
 """Members that a zone's boundary may have to be used as a separator without anybody claiming it."""
@@ -47,7 +44,7 @@ class NamedSeparator:
         return forward, frozenset(chain.from_iterable(self.parts)) - forward
 
 
-def parts(graph: "nx.Graph[T]", members: Collection[T]) -> tuple[frozenset[T], ...]:
+def parts(graph: "nx.Graph[str]", members: Collection[str]) -> tuple[frozenset[str], ...]:
     """The components without these members, in the order of their first vertices.
 
     A search of our own: through networkx's views 550 separators of 5,600 processes took 2.5 times as long.
