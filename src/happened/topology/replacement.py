@@ -32,8 +32,8 @@ def _replaced(topology: Topology, failed: str, heir: str | None, linked: str | N
 
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(listed(topology.graph, heir))
-    linked_pairs = (listed(ends, linked) for ends in topology.graph.edges)
-    graph.add_edges_from(pair for pair in linked_pairs if len(pair) == 2)
+    links = (listed(ends, linked) if failed in ends else ends for ends in topology.graph.edges)
+    graph.add_edges_from(link for link in links if len(link) == 2)
     zones = {
         name: replace(zone, gateways=listed(zone.gateways, heir), members=listed(zone.members, member))
         for name, zone in topology.zones.items()
