@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from happened.trace import SCHEMA
-from happened.trace.readers.chains import find_chains
+from happened.trace.readers.dag import find_chains
 
 SHAPES = ("chain", "grid", "fan", "branches", "dense", "sparse", "forest")
 
@@ -35,7 +35,7 @@ def trace_of(parents, relevant=None, computation=""):
     """Events on chains that add no order, node i in row i, and the parents as causes."""
     distinct = [[*dict.fromkeys(of)] for of in parents]
     chains = find_chains(range(len(parents)), distinct, ["chain"] * len(parents))
-    names = chains.names()
+    names = chains.names
     place = [{"process": names[chain], "seq": seq} for chain, seq in chains.place]
     rows = [
         {

@@ -10,9 +10,8 @@ import pytest
 
 from happened.cli import main
 from happened.core.errors import CausalityError
-from happened.trace.atomic import UNFINISHED, resumable_directory, whole_directory
+from happened.trace.atomic import UNFINISHED, Mark, mark_of, resumable_directory, whole_directory
 from happened.trace.store import any_path, files_below
-from happened.trace.unfinished import Mark, mark_of
 
 DIES = """
 import os, sys

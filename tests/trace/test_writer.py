@@ -80,7 +80,7 @@ def test_a_death_while_writing_a_part_leaves_the_parts_before_it(tmp_path, monke
         path.write_bytes(b"PAR1 and then nothing")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("happened.trace.writer.pq.write_table", die_halfway)
+    monkeypatch.setattr("happened.trace.parts.pq.write_table", die_halfway)
     monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: None)  # the dead tidy nothing up
     with pytest.raises(KeyboardInterrupt):
         writer.append(internal(2))

@@ -4,7 +4,7 @@ Each edge from an event of p to one of q says offset[q] - offset[p] <= time ther
 offset is how far a process's clock is ahead. Of all edges of a pair only the tightest counts, so the
 constraints are at most n², and a shortest-path solution satisfies them all, if anything does: a cycle of
 negative length means that offsets alone cannot explain the times. The lanes of a process
-(trace/lane_names.py) share its clock: whatever is known of one of them holds for all. So both directions of
+(trace/schema.py) share its clock: whatever is known of one of them holds for all. So both directions of
 a call bound how far two clocks are apart, whichever lanes the request and its return were on. A send that has
 no time was after what its own clock showed last before it, and an arrival that has none before what its clock
 showed next.
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..trace.lane_names import instance_of
+from ..trace.schema import instance_of
 from .compiled import compiled
 from .computation import SEND, Computation
 from .linearization import Ints

@@ -4,7 +4,7 @@ import argparse
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
-from ..trace.unfinished import HOURS, remove_abandoned
+from ..trace.atomic import HOURS, remove_abandoned
 from .options import option
 from .parser import Parser
 from .terminal import print_json, stored_path

@@ -22,8 +22,8 @@ from .. import tracking
 from ..core.errors import require
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
+from ..trace.atomic import UNFINISHED, mark
 from ..trace.store import any_path, remove_tree
-from ..trace.unfinished import UNFINISHED, mark
 from .ledger import Ledger
 from .narrator import Narrator
 from .network import Network

@@ -21,9 +21,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ..trace.readers import Assembly, Draft, Options, QuarantinedRecord
-from ..trace.readers.arrow_records import Record, records_of
 from ..trace.readers.draft import PACKED, QUARANTINE, packed_table, storable, unpacked_drafts
 from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
+from ..trace.readers.table_spans import Record, records_of
 from ..trace.writer import table_from_rows
 from .event_rows import UNREADABLE
 from .linked_traces import leaders_of_linked

@@ -17,9 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ..core.errors import TraceFormatError
-from ..trace.column_types import check_columns, is_stored_whole, known_columns
 from ..trace.location import Location, locate
-from ..trace.reader import open_part
+from ..trace.reader import check_columns, is_stored_whole, known_columns, open_part
 from ..trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, StorePath
 from .schemas import TRACE

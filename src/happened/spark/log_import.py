@@ -31,6 +31,7 @@ from ..trace.atomic import whole_directory, whole_file
 from ..trace.importing import (
     AUTO,
     EXAMPLES,
+    FileCounts,
     Import,
     Totals,
     buckets_for,
@@ -54,7 +55,6 @@ from ..trace.readers import (
     open_source,
 )
 from ..trace.readers.draft import PACKED, Row, packed_table, storable, table_of, unpacked_drafts
-from ..trace.readers.file_counts import FileCounts
 from ..trace.readers.source import (
     NO_EVENTS,
     beginning,

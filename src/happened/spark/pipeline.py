@@ -22,11 +22,10 @@ from ..causality.questions.stamp import TIMESTAMPS
 from ..causality.written import conclude, summary_of, tables_of
 from ..core.errors import CausalityError
 from ..trace import locate
-from ..trace.atomic import WORK, resumable_directory, whole_directory
+from ..trace.atomic import WORK, clear, resumable_directory, whole_directory
 from ..trace.location import Location
 from ..trace.parts import write_part
 from ..trace.store import AnyPath, StorePath, any_path, arrow_dataset, remove_tree
-from ..trace.unfinished import clear
 from .announcing import Progress, announcing
 from .by_epoch.steps import check_answerable
 from .event_rows import read_events

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import TraceFormatError
-from ..trace.column_types import check_columns
 from ..trace.jsonl import event_from_json, lines_of
 from ..trace.location import Location
-from ..trace.reader import open_part, read_part
+from ..trace.reader import check_columns, open_part, read_part
 from ..trace.schema import QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, size_of
 from ..trace.validation import faults

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from .checks import problems, refuse, single_points
 from .communication import Topology, TopologyError, Zone, from_traffic
-from .documents import from_document, read_yaml, to_document
-from .graphml import read_graphml, write_graphml
+from .documents import from_document, read_graphml, read_yaml, to_document, write_graphml
 from .routes import RoutingPlan, derive, verify
 from .separators import NamedSeparator, every, reasons, useful
 

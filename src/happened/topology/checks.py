@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import networkx as nx
 
 from .communication import Topology, TopologyError
-from .separators import parts, parts_without_each, past
+from .separators import in_order, parts, parts_without_each, past
 
 SHOWN = 6  # names of a long list
 
@@ -23,7 +23,7 @@ def problems(topology: Topology) -> list[str]:
     found = [*_unknown_names(topology), *_shared_members(topology)]
     apart = parts(topology.graph, ())
     if len(apart) > 1:
-        listed = " | ".join(listing(_in_order(topology, part)) for part in apart[:SHOWN])
+        listed = " | ".join(listing(in_order(topology.graph, part)) for part in apart[:SHOWN])
         return [*found, f"the graph is disconnected, in {len(apart)} parts: {listed}; link them"]
     return [*found, *_leaking_zones(topology), *_false_separators(topology)]
 
@@ -90,10 +90,6 @@ def _false_separators(topology: Topology) -> Iterator[str]:
             around = [name for name in topology.graph if name not in members]
             why = f"without it {listing(around) or 'nobody'} is left, in one piece"
         yield f"{listing(members)} is no separator: {why}"
-
-
-def _in_order(topology: Topology, names: frozenset[str]) -> list[str]:
-    return [name for name in topology.graph if name in names]
 
 
 def listing(names: Iterable[str] | Sequence[str]) -> str:

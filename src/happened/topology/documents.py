@@ -1,4 +1,4 @@
-"""Topologies from YAML, or from the nested lists and mappings that YAML stands for.
+"""Topologies from YAML, or from the nested lists and mappings that YAML stands for, and from GraphML.
 
 A document is a zone of its own, the world. Every zone, the world included, may have
 
@@ -22,12 +22,21 @@ it) is linked with each of its gateways, and these with one another; in a zone w
 A gateway is a router unless some zone names it among its processes.
 
 What is not of this form is refused where it stands: other keys, names that are no text, names given twice.
+
+GraphML is for graph editors and other tools. Vertices are processes, edges are links, whatever direction the
+file gives them. A vertex with a `label`, as graph editors write it, has that for its name, and otherwise its
+id. Of its other attributes two count: `router` (true: it only forwards) and `zone` (the name of its zone,
+which then has no gateways of its own). What GraphML has no words for is kept in one attribute of the graph,
+`structure`: the YAML document without its links, as JSON. Where it is there, it is believed instead of the
+two.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError
 
 import networkx as nx
 import yaml
@@ -43,14 +52,18 @@ IN_THE_WORLD = EVERYWHERE | {"groups", "separators"}
 
 def read_yaml(path: Path) -> Topology:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise TopologyError(f"{path}: larger than {MOST_BYTES >> 20} MiB; no topology is")
+        _refuse_large(path)
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise TopologyError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TopologyError(f"{path}: cannot be read: {error}") from error
     return from_document(_parse(text, str(path)), str(path))
+
+
+def _refuse_large(path: Path) -> None:
+    if path.stat().st_size > MOST_BYTES:
+        raise TopologyError(f"{path}: larger than {MOST_BYTES >> 20} MiB; no topology is")
 
 
 def from_document(document: Any, source: str = "") -> Topology:
@@ -87,18 +100,20 @@ class _Declarations:
         allowed = IN_A_ZONE if path else IN_THE_WORLD
         content = self._mapping(content, place, allowed)
         name = path[-1] if path else None
-        processes = self._names(content.get("processes", ()), f"{place}.processes")
-        routers = self._names(content.get("routers", ()), f"{place}.routers")
-        self._declare(processes, self._processes, f"{place}.processes")
-        self._declare(routers, self._routers, f"{place}.routers")
+        members: tuple[str, ...] = ()
+        for key, known in (("processes", self._processes), ("routers", self._routers)):
+            names = self._names(content.get(key, ()), f"{place}.{key}")
+            members += names
+            for each in names:
+                known.setdefault(each, f"{place}.{key}")  # `checks.problems` reports a process in two zones
         gateways: tuple[str, ...] = ()
         if name is not None:
             gateways = self._names(content.get("gateways", [name]), f"{place}.gateways")
             if name in self._zones:
                 raise self._error(place, f"there are two zones called {name!r}")
-            self._zones[name] = Zone(name, parent, gateways, (*processes, *routers))
+            self._zones[name] = Zone(name, parent, gateways, members)
             self._gateways |= dict.fromkeys(gateways)
-        stations = [*processes, *routers]
+        stations = [*members]
         inner = self._mapping(content.get("zones", {}), f"{place}.zones", None)
         for child, inside in inner.items():
             where = (*path, "zones", self._name(child, f"{place}.zones"))
@@ -151,10 +166,6 @@ class _Declarations:
                 raise self._error(place, f"makes more than {MOST_LINKS:,} links; use gateways between zones")
         return Topology(graph, frozenset(routers), self._zones, self._groups, tuple(self._separators))
 
-    def _declare(self, names: Iterable[str], known: dict[str, str], place: str) -> None:
-        for name in names:
-            known.setdefault(name, place)  # `checks.problems` reports a process in two zones
-
     def _mapping(self, value: Any, place: str, allowed: set[str] | None) -> Mapping[Any, Any]:
         if value is None:
             value = {}
@@ -175,13 +186,9 @@ class _Declarations:
 
     def _names(self, value: Any, place: str, *, least: int = 0) -> tuple[str, ...]:
         names = tuple(self._name(name, place) for name in self._list(value, place, "a list of names"))
-        twice = (
-            [name for i, name in enumerate(names) if name in names[:i]]
-            if len(set(names)) < len(names)
-            else []
-        )
-        if twice:
-            raise self._error(place, f"names {_listed(dict.fromkeys(twice))} twice")
+        if len(set(names)) < len(names):
+            twice = dict.fromkeys(name for i, name in enumerate(names) if name in names[:i])
+            raise self._error(place, f"names {_listed(twice)} twice")
         if len(names) < least:
             raise self._error(place, f"needs at least {least} name{'s' * (least > 1)}, not {len(names)}")
         return names
@@ -213,9 +220,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
-            raise yaml.MarkedYAMLError(
-                problem="aliases are not used in topologies", problem_mark=event.start_mark
-            )
+            problem = "aliases are not used in topologies"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -269,13 +275,11 @@ def to_document(topology: Topology) -> dict[str, Any]:
         }  # fmt: skip
 
     # A gateway that is an application process and a member of no zone belongs to the world.
+    members = {name for zone in topology.zones.values() for name in zone.members}
     own = [
         name
         for name in topology.graph
-        if name not in declared
-        or (
-            name not in topology.routers and all(name not in zone.members for zone in topology.zones.values())
-        )
+        if name not in declared or (name not in topology.routers and name not in members)
     ]
     document: dict[str, Any] = dict(kinds(own))
     if topology.zones:
@@ -286,3 +290,74 @@ def to_document(topology: Topology) -> dict[str, Any]:
     if topology.separators:
         document["separators"] = [list(members) for members in topology.separators]
     return document
+
+
+STRUCTURE = "structure"
+
+
+def read_graphml(path: Path) -> Topology:
+    try:
+        _refuse_large(path)
+        graph = nx.read_graphml(path)
+    except OSError as error:
+        raise TopologyError(f"{path}: cannot be read: {error}") from error
+    except (nx.NetworkXException, ParseError, ValueError, KeyError, TypeError) as error:
+        raise TopologyError(f"{path}: not GraphML I can read: {error}") from error
+    if STRUCTURE not in graph.graph:  # which speaks of ids
+        graph = _named_by_labels(graph, str(path))
+    loops = sorted({one for one, other in graph.edges() if one == other})
+    if loops:
+        raise TopologyError(f"{path}: linked with itself: {', '.join(map(repr, loops))}; remove that edge")
+    # A link given once in each direction is one link.
+    links = [list(link) for link in dict.fromkeys(tuple(sorted(edge)) for edge in graph.edges())]
+    document = _structure(graph, str(path)) | {"links": links}
+    topology = from_document(document, str(path))
+    undeclared = [name for name in graph if name not in topology.graph]
+    if undeclared:
+        raise TopologyError(f"{path}: {STRUCTURE} leaves out {', '.join(map(repr, undeclared))}")
+    return topology
+
+
+def _named_by_labels(graph: Any, source: str) -> Any:
+    names: dict[Any, str] = {}
+    ids: dict[str, Any] = {}
+    for vertex, label in graph.nodes(data="label"):
+        name = str(label).strip() if label is not None else ""
+        names[vertex] = name = name or str(vertex)
+        if name in ids:
+            raise TopologyError(
+                f"{source}: vertices {ids[name]!r} and {vertex!r} are both called {name!r}; label them apart"
+            )
+        ids[name] = vertex
+    return nx.relabel_nodes(graph, names)
+
+
+def _structure(graph: Any, source: str) -> dict[str, Any]:
+    text = graph.graph.get(STRUCTURE)
+    if text is not None:
+        try:
+            structure = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TopologyError(f"{source}: {STRUCTURE} is not JSON: {error}") from error
+        if not isinstance(structure, dict):
+            raise TopologyError(f"{source}: {STRUCTURE} needs an object, not {text!r:.60}")
+        return structure
+    world: dict[str, Any] = {"processes": [], "routers": [], "zones": {}}
+    for name, attributes in graph.nodes(data=True):
+        zone = attributes.get("zone")
+        empty: dict[str, Any] = {"processes": [], "routers": [], "gateways": [], "links": []}
+        holder = world if zone is None else world["zones"].setdefault(zone, empty)
+        holder["routers" if attributes.get("router", False) is True else "processes"].append(name)
+    return world
+
+
+def write_graphml(topology: Topology, path: Path) -> None:
+    structure = to_document(topology)
+    del structure["links"]
+    graph = nx.Graph(topology.graph, **{STRUCTURE: json.dumps(structure)})
+    zones = {name: zone.name for zone in topology.zones.values() for name in zone.members}
+    for name in graph:
+        graph.nodes[name]["router"] = name in topology.routers
+        if name in zones:
+            graph.nodes[name]["zone"] = zones[name]
+    nx.write_graphml(graph, path)

@@ -12,9 +12,7 @@ from .communication import Topology
 
 STEP, GAP, ROW, LABEL = 64, 28, 72, 14
 MOST_IN_A_ROW = 8
-MOST_SPRINGS = (
-    400  # more are laid out on a circle: networkx would ask for scipy, and nobody can tell them apart
-)
+MOST_SPRINGS = 400  # more are laid out on a circle: networkx would ask for scipy, and they look alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +35,8 @@ class GraphLayout:
 def lay_out(topology: Topology) -> GraphLayout:
     if not topology.zones:
         return _by_springs(topology)
-    homeless = [
-        name
-        for name in topology.graph
-        if all(name not in (*zone.members, *zone.gateways) for zone in topology.zones.values())
-    ]
+    housed = {name for zone in topology.zones.values() for name in (*zone.members, *zone.gateways)}
+    homeless = [name for name in topology.graph if name not in housed]
     return _zone(topology, None, homeless, ())
 
 
@@ -69,9 +64,11 @@ def _zone(topology: Topology, name: str | None, members: list[str], gateways: tu
         if zone.parent == name
     ]
     rows = [members[i : i + MOST_IN_A_ROW] for i in range(0, len(members), MOST_IN_A_ROW)]
-    shelves = _shelves([layout for _, layout in inner])
+    # Boxes side by side, about as many in a row as there are rows.
+    across = max(3, ceil(sqrt(len(inner))))
+    shelves = [inner[i : i + across] for i in range(0, len(inner), across)]
     rows_wide = [STEP * len(row) for row in (*rows, gateways)]
-    widest = max([STEP, *rows_wide, *(sum(part.width + GAP for part in shelf) for shelf in shelves)])
+    widest = max([STEP, *rows_wide, *(sum(part.width + GAP for _, part in shelf) for shelf in shelves)])
     layout = GraphLayout(widest + GAP, 0.0)
     _row(layout, gateways, 0.0)
     y = ROW * 0.75
@@ -79,21 +76,14 @@ def _zone(topology: Topology, name: str | None, members: list[str], gateways: tu
         _row(layout, row, y)
         y += ROW * 0.75
     y += 10 if rows else 0
-    boxes = iter(zone for zone, _ in inner)
     for shelf in shelves:
-        x = (layout.width - sum(part.width + GAP for part in shelf) + GAP) / 2
-        for part in shelf:
-            _put(layout, part, next(boxes).name, x, y)
+        x = (layout.width - sum(part.width + GAP for _, part in shelf) + GAP) / 2
+        for zone, part in shelf:
+            _put(layout, part, zone.name, x, y)
             x += part.width + GAP
-        y += max(part.height for part in shelf) + ROW * 0.75
+        y += max(part.height for _, part in shelf) + ROW * 0.75
     layout.height = y - ROW * 0.75 + GAP + LABEL
     return layout
-
-
-def _shelves(layouts: list[GraphLayout]) -> list[list[GraphLayout]]:
-    """Boxes side by side, about as many in a row as there are rows."""
-    across = max(3, ceil(sqrt(len(layouts))))
-    return [layouts[i : i + across] for i in range(0, len(layouts), across)]
 
 
 def _row(layout: GraphLayout, names: list[str] | tuple[str, ...], y: float) -> None:

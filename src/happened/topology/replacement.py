@@ -12,29 +12,19 @@ from .separators import separates
 def without(topology: Topology, failed: str, heir: str | None = None) -> Topology:
     """The topology without a process. The heir, a process that is there and keeps the links it has, takes its
     place in the lists of gateways and separators, where the first forwards."""
-    return _replaced(topology, failed, heir, _edges(topology, {failed: None}))
+    return _replaced(topology, failed, heir, linked=None)
 
 
 def with_heir(topology: Topology, failed: str, heir: str) -> Topology:
     """The topology with the heir, new or not, in a process's place: it also has the links of that one."""
-    return _replaced(topology, failed, heir, _edges(topology, {failed: heir}))
+    return _replaced(topology, failed, heir, linked=heir)
 
 
-def _edges(topology: Topology, instead: dict[str, str | None]) -> list[tuple[str, str]]:
-    edges = []
-    for ends in topology.graph.edges:
-        one, other = (instead.get(name, name) for name in ends)
-        if one is not None and other is not None and one != other:
-            edges.append((one, other))
-    return edges
-
-
-def _replaced(
-    topology: Topology, failed: str, heir: str | None, edges: Iterable[tuple[str, str]]
-) -> Topology:
+def _replaced(topology: Topology, failed: str, heir: str | None, linked: str | None) -> Topology:
+    """`linked` gets the links of the failed process; nobody if it is None."""
     if failed not in topology.graph:
         raise TopologyError(f"the topology has no process called {failed!r}")
-    is_new = heir is not None and heir not in topology.graph
+    member = heir if heir is not None and heir not in topology.graph else None
 
     def listed(names: Iterable[str], successor: str | None) -> tuple[str, ...]:
         mapped = (successor if name == failed else name for name in names)
@@ -42,8 +32,8 @@ def _replaced(
 
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(listed(topology.graph, heir))
-    graph.add_edges_from(edges)
-    member = heir if is_new else None
+    links = (listed(ends, linked) if failed in ends else ends for ends in topology.graph.edges)
+    graph.add_edges_from(link for link in links if len(link) == 2)
     zones = {
         name: replace(zone, gateways=listed(zone.gateways, heir), members=listed(zone.members, member))
         for name, zone in topology.zones.items()

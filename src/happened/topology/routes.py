@@ -10,14 +10,21 @@ and get a copy of whatever is addressed to the forwarder. That asks that they ar
 another, and with each of its neighbours on the tree. Where no member can be forwarder on these terms the
 separator has no witnesses: it can still filter (which needs no witness), but nobody can step in.
 
-Routers filter at the cuts of the links that these routes use (`cuts`), and at the separators of several
-members that are known of the whole graph, which part those links as well.
+Routers filter at the cuts of the links that these routes use, and at the separators of several members that
+are known of the whole graph, which part those links as well. Topological timestamping (Rodrigues and
+Veríssimo, rule R9) asks for one thing about a separator S: that no chain of messages leads from one side of
+it to another but through its members. What could be sent over other links of the physical graph does not
+matter if nothing is. So a cut of the graph of the links *in use* (`core.places.in_use`) separates, and every
+router on the tree is one, whatever cycles the physical graph has: a way between two of its blocks that avoids
+it would close a cycle. A process with witnesses is one together with them, since they have links with all its
+neighbours. Only a witness of two forwarders can connect what the tree parts. Who changes the routes changes
+these cuts: all that was sent must have arrived then (net/site_changes.py).
 
 `derive` gives each process its `core.places.Place`, the value that machines are made with; `verify` looks at
 nothing but those values and the graph.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -25,11 +32,9 @@ from itertools import combinations
 import networkx as nx
 
 from ..core.destinations import pack, unpack
-from ..core.places import Branch, Place, WatchedForwarder, reach
-from ..core.places import Separator as Cut
+from ..core.places import Branch, Place, Separator, WatchedForwarder, reach
 from ..core.places import check as check_place
 from .communication import Topology, TopologyError
-from .cuts import cuts, sides_without
 from .separators import NamedSeparator, in_one_piece, shared
 
 
@@ -99,7 +104,11 @@ def derive(
     carriers, witnesses, unwitnessed = _appoint(graph, known)
     root = _middle(carriers)
     blocks = _hypertree(carriers, root)
-    blocks += [(forwarder, w) for w, forwarder in _first_forwarder(witnesses).items()]
+    homes: dict[str, str] = {}  # of each witness, the first forwarder, which it is a leaf of
+    for forwarder, watching in witnesses.items():
+        for witness in watching:
+            homes.setdefault(witness, forwarder)
+    blocks += [(forwarder, witness) for witness, forwarder in homes.items()]
     places = _Placing(graph, names, blocks, witnesses, report).places(known, filter_at)
     routes = RoutingPlan(names, places, root, tuple(blocks), witnesses, tuple(unwitnessed))
     verify(graph, places, names)
@@ -151,15 +160,6 @@ def _can_witness(
     carriers.remove_nodes_from(witnesses)
     carriers.remove_edges_from([(forwarder, x) for x in unheard])
     return True
-
-
-def _first_forwarder(witnesses: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """For each witness the forwarder that it is a leaf of."""
-    homes: dict[str, str] = {}
-    for forwarder, watching in witnesses.items():
-        for witness in watching:
-            homes.setdefault(witness, forwarder)
-    return homes
 
 
 def _middle(graph: "nx.Graph[str]") -> str:
@@ -216,22 +216,18 @@ class _Placing:
         for number, block in enumerate(blocks):
             for name in block:
                 self._blocks_of[name].append(number)
-        self._below = self._count_below()
-
-    def _count_below(self) -> dict[str, int]:
-        """For each vertex the set of itself and of those whose way to the root leads through it."""
-        below = {name: 1 << self._index[name] for name in self._graph}
-        # Blocks nearer to the root come first, those of witnesses last: backwards, what is below is complete.
-        for block in reversed(self._blocks):
+        # For each vertex the set of itself and of those whose way to the root leads through it. Blocks nearer
+        # to the root come first, those of witnesses last: backwards, what is below is complete.
+        self._below = {name: 1 << self._index[name] for name in self._graph}
+        for block in reversed(blocks):
             for name in block[1:]:
-                below[block[0]] |= below[name]
-        return below
+                self._below[block[0]] |= self._below[name]
 
     def places(
         self, known: Iterable[tuple[str, ...]], filter_at: Iterable[Collection[str]] | None
     ) -> tuple[Place, ...]:
         branches = {name: self._branches(name) for name in self._graph}
-        filters: dict[str, list[Cut]] = {name: [] for name in self._graph}
+        filters: dict[str, list[Separator]] = {name: [] for name in self._graph}
         for cut in self._cuts(branches, known, filter_at):
             for i in unpack(cut.members):
                 filters[self._names[i]].append(cut)
@@ -257,27 +253,28 @@ class _Placing:
         branches: Mapping[str, tuple[Branch, ...]],
         known: Iterable[tuple[str, ...]],
         filter_at: Iterable[Collection[str]] | None,
-    ) -> Iterable[Cut]:
+    ) -> Iterable[Separator]:
         """The cuts to filter at; those who left are a side of their own."""
         by_index = {self._index[name]: its for name, its in branches.items()}
         witnesses = {self._index[f]: self._bits(watching) for f, watching in self._witnesses.items()}
-        found = {cut.members: cut for cut in cuts(by_index, witnesses)}
+        found = {cut.members: cut for cut in _cuts_in_use(by_index, witnesses)}
         for name_set in known:
             members = self._bits(name_set)
             if members not in found:
-                found[members] = Cut(members, sides_without(by_index, witnesses, members))
+                found[members] = Separator(members, _sides_without(by_index, witnesses, members))
         departed = ((1 << len(self._names)) - 1) & ~self._everybody
         if departed:
             found = {m: cut._replace(components=(*cut.components, departed)) for m, cut in found.items()}
-        return found.values() if filter_at is None else [self._asked(found, names) for names in filter_at]
-
-    def _asked(self, found: Mapping[int, Cut], names: Collection[str]) -> Cut:
-        known = all(name in self._graph for name in names)
-        cut = found.get(self._bits(names)) if known else None
-        if cut is None:
-            listed = ", ".join(names)
-            raise TopologyError(f"{{{listed}}} is no separator known here: claim it in the topology")
-        return cut
+        if filter_at is None:
+            return found.values()
+        asked = []
+        for names in filter_at:
+            cut = found.get(self._bits(names)) if all(name in self._graph for name in names) else None
+            if cut is None:
+                listed = ", ".join(names)
+                raise TopologyError(f"{{{listed}}} is no separator known here: claim it in the topology")
+            asked.append(cut)
+        return asked
 
     def _branches(self, name: str) -> tuple[Branch, ...]:
         branches = []
@@ -357,3 +354,68 @@ def _verify_witnesses(names: Sequence[str], places: Sequence[Place], me: int, br
 
 def _unroutable(name: str, what: str) -> TopologyError:
     return TopologyError(f"routes do not fit together: {name} {what}")
+
+
+Branches = Mapping[int, Sequence[Branch]]
+"""By process. Those who are in no place of the graph are not among the keys."""
+
+
+def _cuts_in_use(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[Separator]:
+    """The cuts of one forwarder each: itself, and its witnesses if it has any."""
+    once = several = 0  # who is among the witnesses of one forwarder, of several
+    for watching in witnesses.values():
+        several |= once & watching
+        once |= watching
+    bridges = [(w, links) for w, links in _links_of_witnesses(branches, witnesses) if several >> w & 1]
+    for me, its in branches.items():
+        members = 1 << me | witnesses.get(me, 0)
+        blocks: dict[int, int] = {}
+        for branch in its:
+            blocks[branch.block] = blocks.get(branch.block, 0) | branch.behind & ~members
+        sides = [side for side in blocks.values() if side]
+        for witness, links in bridges:
+            if not members >> witness & 1:
+                sides = _connected(sides, links | 1 << witness)
+        if len(sides) > 1:
+            yield Separator(members, tuple(sides))
+
+
+def _sides_without(branches: Branches, witnesses: Mapping[int, int], members: int) -> tuple[int, ...]:
+    """The components of the graph of links in use without any set of members."""
+    links = {me: pack(branch.towards for branch in its) for me, its in branches.items()}
+    for witness, its_links in _links_of_witnesses(branches, witnesses):
+        links[witness] |= its_links
+        for other in unpack(its_links):
+            links[other] |= 1 << witness
+    reached, sides = members, []
+    for start in branches:
+        side, around = 0, 1 << start & ~reached
+        while around:
+            side |= around
+            near = 0
+            for p in unpack(around):
+                near |= links[p]
+            around = near & ~reached & ~side
+        if side:
+            sides.append(side)
+            reached |= side
+    return tuple(sides)
+
+
+def _links_of_witnesses(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """For each witness of each forwarder, whom it gets copies from and who gets copies along with it."""
+    for forwarder, watching in witnesses.items():
+        around = 1 << forwarder | watching | pack(branch.towards for branch in branches[forwarder])
+        for witness in unpack(watching):
+            yield witness, around & ~(1 << witness)
+
+
+def _connected(sides: Iterable[int], links: int) -> list[int]:
+    """The sides, those that these links lead to made one."""
+    one, others = 0, []
+    for side in sides:
+        if side & links:
+            one |= side
+        else:
+            others.append(side)
+    return [one, *others] if one else others

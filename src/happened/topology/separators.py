@@ -7,11 +7,11 @@ here and those there" asks only whether the components of both are disjoint.
 Which of the many separators of a graph are worth the trouble was measured: articulation points, and
 boundaries of administrative zones with at most two members. Balanced cuts hardly filter anything, because
 what crosses them has seldom been reported to all of their members; they are found for comparison. Routers
-filter at the cuts of the links that their routes use (`cuts`), of which these are some.
+filter at the cuts of the links that their routes use (`routes`), of which these are some.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -155,7 +155,7 @@ def past(graph: "nx.Graph[str]", members: Collection[str]) -> list[str]:
     if is_separator(graph, members):
         return []
     rest = nx.restricted_view(graph, list(members), [])
-    around = _in_order(graph, {name for member in members for name in graph[member]} - set(members))
+    around = in_order(graph, {name for member in members for name in graph[member]} - set(members))
     if len(around) < 2:
         return []
     ways: dict[str, list[str]] = nx.single_source_shortest_path(rest, around[0])
@@ -163,7 +163,7 @@ def past(graph: "nx.Graph[str]", members: Collection[str]) -> list[str]:
 
 
 def articulation_points(graph: "nx.Graph[str]") -> list[str]:
-    return list(_in_order(graph, set(nx.articulation_points(graph))))
+    return list(in_order(graph, set(nx.articulation_points(graph))))
 
 
 def minimum_cut(graph: "nx.Graph[str]") -> tuple[str, ...] | None:
@@ -202,7 +202,7 @@ def boundary(topology: Topology, zone: str) -> tuple[str, ...]:
     if gateways:
         return gateways
     inside = topology.inside(zone)
-    return _in_order(
+    return in_order(
         topology.graph, {a for a, b in nx.edge_boundary(topology.graph, inside) if b not in inside}
     )
 
@@ -215,14 +215,14 @@ def useful(topology: Topology) -> list[NamedSeparator]:
 def reasons(topology: Topology) -> dict[tuple[str, ...], list[str]]:
     """Why a set may be worth filtering at: it is claimed, the boundary of a zone with few members, or an
     articulation point. Of each set the members are in the order in which it was found first."""
-    return _merged(chain(_claimed(topology), _small_boundaries(topology), _articulations(topology)))
+    return _merged([*_claimed_and_small(topology), *_articulations(topology)])
 
 
 def shared(topology: Topology) -> list[tuple[str, ...]]:
     """The separators of several members of which one is to forward and the others to witness: those claimed,
     boundaries of few members, and the gateways of a zone, however many."""
     gateways = (("gateways", zone.gateways) for zone in topology.zones.values())
-    found = _merged(chain(_claimed(topology), _small_boundaries(topology), gateways))
+    found = _merged([*_claimed_and_small(topology), *gateways])
     return [members for members in found if len(members) > 1 and separates(topology.graph, members)]
 
 
@@ -232,34 +232,26 @@ def every(topology: Topology) -> list[NamedSeparator]:
     cuts: list[tuple[str, tuple[str, ...] | None]] = []
     if len(graph) * graph.number_of_edges() <= MOST_FOR_CUTS:
         cuts = [("minimum cut", minimum_cut(graph)), ("balanced cut", balanced_cut(graph))]
-    found = ((why, members) for why, members in cuts if members is not None)
-    known = chain(
-        _claimed(topology),
-        _small_boundaries(topology),
-        _articulations(topology),
-        _boundaries(topology),
-        found,
-    )
-    return _distinct(topology, _merged(known))
+    found = [*_claimed_and_small(topology), *_articulations(topology), *_boundaries(topology)]
+    found += [(why, members) for why, members in cuts if members is not None]
+    return _distinct(topology, _merged(found))
 
 
-_Found = Iterator[tuple[str, tuple[str, ...]]]
+_Found = list[tuple[str, tuple[str, ...]]]
 
 
-def _claimed(topology: Topology) -> _Found:
-    return (("claimed", members) for members in topology.separators)
+def _claimed_and_small(topology: Topology) -> _Found:
+    """The separators that are claimed, and the boundaries of few members."""
+    small = (found for found in _boundaries(topology) if len(found[1]) <= USEFUL_BOUNDARY)
+    return [*(("claimed", members) for members in topology.separators), *small]
 
 
 def _boundaries(topology: Topology) -> _Found:
-    return ((f"boundary of {zone}", boundary(topology, zone)) for zone in topology.zones)
-
-
-def _small_boundaries(topology: Topology) -> _Found:
-    return (found for found in _boundaries(topology) if len(found[1]) <= USEFUL_BOUNDARY)
+    return [(f"boundary of {zone}", boundary(topology, zone)) for zone in topology.zones]
 
 
 def _articulations(topology: Topology) -> _Found:
-    return (("articulation point", (name,)) for name in articulation_points(topology.graph))
+    return [("articulation point", (name,)) for name in articulation_points(topology.graph)]
 
 
 def _merged(found: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, ...], list[str]]:
@@ -276,19 +268,18 @@ def _merged(found: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, ...
 
 def _distinct(topology: Topology, found: Mapping[tuple[str, ...], list[str]]) -> list[NamedSeparator]:
     """Those of these sets that do separate, and what they part."""
+    single: dict[str, tuple[frozenset[str], ...]] | None = None
     if any(len(members) == 1 for members in found) and nx.is_connected(topology.graph):
         single = parts_without_each(topology.graph)
-    else:
-        single = {}
-    separators = (
-        NamedSeparator(
-            members,
-            tuple(why),
-            single.get(members[0], ()) if single and len(members) == 1 else parts(topology.graph, members),
-        )
-        for members, why in found.items()
-    )
-    return [separator for separator in separators if len(separator.parts) > 1]
+    separators = []
+    for members, why in found.items():
+        if single is not None and len(members) == 1:
+            parted = single.get(members[0], ())
+        else:
+            parted = parts(topology.graph, members)
+        if len(parted) > 1:
+            separators.append(NamedSeparator(members, tuple(why), parted))
+    return separators
 
 
 def _numbered(graph: "nx.Graph[str]") -> "nx.Graph[int]":
@@ -301,5 +292,6 @@ def _named(graph: "nx.Graph[str]", numbers: Collection[int]) -> tuple[str, ...]:
     return tuple(name for i, name in enumerate(graph) if i in numbers)
 
 
-def _in_order(graph: "nx.Graph[str]", names: Collection[str]) -> tuple[str, ...]:
+def in_order(graph: "nx.Graph[str]", names: Collection[str]) -> tuple[str, ...]:
+    """These names in the order of the graph's vertices."""
     return tuple(name for name in graph if name in names)

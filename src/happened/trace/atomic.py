@@ -9,23 +9,29 @@ A directory is filled where it is to be, and has an object `_unfinished` from be
 after its last: readers refuse it as long. There a task that runs twice must give its files the same names.
 
 A directory whose filling may go on after its process died (`resumable_directory`) has one hidden name, and
-one writer at a time. `unfinished` says how the living are told from the dead.
+one writer at a time.
+
+`_unfinished` says what process of what host fills a directory, and where else it keeps intermediates. Whether
+a process of another host lives cannot be known: what it fills counts as abandoned when nothing in it was
+written for some hours.
 """
 
 import errno
 import hashlib
+import json
 import os
 import shutil
+import socket
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from ..core.errors import CausalityError, TraceFormatError
-from .store import AnyPath, StorePath, any_path, remove_tree
-from .unfinished import UNFINISHED, let_go, mark, mark_of, remove_marked
+from .store import AnyPath, StorePath, any_path, files_below, matching, remove_tree, versions_of
 
 WORK = ".work"
 """Where intermediates lie in a directory that is being filled, unless another place is given."""
@@ -63,8 +69,13 @@ def whole_directory(out: P) -> Iterator[P]:
     any_path(out)
     refuse_existing(out)
     if isinstance(out, StorePath):
-        with _filled_in_place(out):
+        mark(out)
+        try:
             yield cast(P, out)
+        except BaseException:
+            remove_marked(out)
+            raise
+        (out / UNFINISHED).unlink()
         return
     final = out.absolute()  # tasks write there too, and executors have working directories of their own
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +107,11 @@ def resumable_directory(
     folder = _resumable(final)
     digest = hashlib.sha256(str(final).encode()).hexdigest()[:8]
     place = None if work is None else any_path(work).absolute() / f"happened-{final.name}-{digest}"
-    _claim(folder, final, resume)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=resume)
+    except FileExistsError:
+        raise CausalityError(f"{final} is being written by another process; name another directory") from None
     mark(folder, place)
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
@@ -112,14 +127,6 @@ def resumable_directory(
     (folder / UNFINISHED).unlink()
     if isinstance(folder, Path) and isinstance(final, Path):
         os.replace(folder, final)
-
-
-def _claim(folder: AnyPath, final: AnyPath, resume: bool) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        folder.mkdir(exist_ok=resume)
-    except FileExistsError:
-        raise CausalityError(f"{final} is being written by another process; name another directory") from None
 
 
 def _resumable(final: AnyPath) -> AnyPath:
@@ -171,16 +178,121 @@ def refuse_unfinished(path: AnyPath) -> None:
                 )
 
 
-@contextmanager
-def _filled_in_place(out: StorePath) -> Iterator[None]:
-    mark(out)
-    try:
-        yield
-    except BaseException:
-        remove_marked(out)
-        raise
-    (out / UNFINISHED).unlink()
-
-
 def _unfinished(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.unfinished")
+
+
+UNFINISHED = "_unfinished"
+HOURS = 24.0
+"""For how long nothing may be written by a process that cannot be asked whether it lives."""
+
+
+class Mark(NamedTuple):
+    """What `_unfinished` says.
+
+    pid      0 where nobody fills the directory any more
+    started  tells a process from a later one with its pid
+    work     where else it keeps what is not finished
+    """
+
+    host: str = ""
+    pid: int = 0
+    started: str = ""
+    work: str = ""
+
+    @property
+    def is_alive(self) -> bool | None:
+        """Whether the process that writes the directory is still running; None if that cannot be known."""
+        if not self.pid:
+            return False
+        if self.host != socket.gethostname():
+            return None
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return _started(self.pid) == self.started
+
+
+def mark(directory: AnyPath, work: AnyPath | None = None) -> None:
+    """Mark the directory as being written by this process."""
+    pid = os.getpid()
+    _write(directory, Mark(socket.gethostname(), pid, _started(pid), str(work or "")))
+
+
+def let_go(directory: AnyPath, work: AnyPath | None = None) -> None:
+    """Mark the directory as incomplete and no longer being written."""
+    _write(directory, Mark(work=str(work or "")))
+
+
+def mark_of(directory: AnyPath) -> Mark | None:
+    """What a directory's mark says; None if it has none."""
+    try:
+        return Mark(**json.loads((directory / UNFINISHED).read_bytes()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError):  # of another version, or cut off
+        return Mark(host="?", pid=-1)
+
+
+def remove_abandoned(at: AnyPath, hours: float = HOURS) -> list[AnyPath]:
+    """Delete the leftovers of interrupted runs at, in or beside a path, with their intermediate files."""
+    removed = []
+    for directory in _candidates(any_path(at).absolute()):
+        found = mark_of(directory)
+        if not _is_abandoned(directory, found, hours):
+            continue
+        work = any_path(found.work) if found is not None and found.work else None
+        if work is not None and work.is_dir():
+            remove_marked(work)
+            removed.append(work)
+        if directory.is_dir():  # intermediates of one that was removed before it are gone
+            remove_marked(directory)
+            removed.append(directory)
+    return removed
+
+
+def remove_marked(directory: AnyPath) -> None:
+    """Remove a directory, its mark last: what cannot be removed stays unfinished."""
+    clear(directory)
+    remove_tree(directory)
+
+
+def clear(directory: AnyPath) -> None:
+    """Delete everything in a directory except its mark."""
+    for left in [*directory.iterdir()] if directory.is_dir() else []:
+        if left.name == UNFINISHED:
+            continue
+        remove_tree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _candidates(at: AnyPath) -> Iterator[AnyPath]:
+    inside = [at, *(at.iterdir() if at.is_dir() else ())]
+    beside = [] if isinstance(at, StorePath) else matching(at.parent, f".{at.name}.*unfinished")
+    for path in [*inside, *beside]:
+        hidden = isinstance(path, Path) and path.name.startswith(".") and path.name.endswith(".unfinished")
+        if path.is_dir() and (hidden or (path / UNFINISHED).is_file()):
+            yield path
+
+
+def _is_abandoned(directory: AnyPath, found: Mark | None, hours: float) -> bool:
+    alive = None if found is None else found.is_alive
+    if alive is not None:
+        return not alive
+    newest = max((written for _, written in versions_of(files_below(directory))), default=0)
+    return newest < (time.time() - 3600 * hours) * 1e9
+
+
+def _started(pid: int) -> str:
+    """The start time of a process in clock ticks; "" if it has ended or the system does not say."""
+    with suppress(OSError, IndexError):
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if state in "ZX" else fields[18]
+    return ""
+
+
+def _write(directory: AnyPath, content: Mark) -> None:
+    text = json.dumps(content._asdict()) + "\n"
+    (directory / UNFINISHED).write_text(text)

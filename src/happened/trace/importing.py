@@ -2,31 +2,29 @@
 
 OUT gets trace/part-*.parquet, quarantine/part-*.parquet (readers.QUARANTINE) and import.json, all at once
 or not at all: it is made beside its final place and renamed. What is in memory is one bucket of
-computations at a time (readers/spill.py), or one JSON document, if that is larger.
+computations at a time, or one JSON document, if that is larger.
 """
 
 import hashlib
 import json
+import pickle
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
+from zlib import crc32
 
 from ..core.errors import TraceFormatError
-from .atomic import whole_directory, whole_file
-from .readers import FORMATS, Format, Options, QuarantinedRecord, open_source
+from .atomic import whole_directory
+from .parts import write_part
+from .readers import FORMATS, Format, Options, QuarantinedRecord, mapped, open_source
 from .readers.detection import detect
-from .readers.draft import Row, by_computation, storable, table_of
-from .readers.file_counts import FileCounts
-from .readers.mapped import Mapping
+from .readers.draft import Draft, Row, by_computation, packed, storable, table_of
 from .readers.source import EMPTY, NO_EVENTS, uncompressed_size, unreadable
 from .readers.span_joins import TraceJoins
-from .readers.spill import Spill
 from .schema import SENDS
 from .store import AnyPath, size_of
 from .writer import TraceWriter
@@ -35,6 +33,9 @@ AUTO = "auto"
 EXAMPLES = 5
 BATCH_ROWS = 20_000
 BUCKET_BYTES = 8 << 20  # of logs: some 150 MB of drafts and rows
+MOST_HELD = 50_000  # drafts in memory before they are written, some 100 MB
+
+Count = Callable[[list[Draft]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,95 @@ class _Import:
         }
 
 
+class Spill:
+    """Drafts by bucket, in memory or, once there are MOST_HELD, in `folder`, which is created when needed.
+
+    Every computation belongs to one of a number of buckets, which are then read one at a time.
+    """
+
+    def __init__(self, folder: Path, buckets: int) -> None:
+        self._folder = folder
+        self._held: list[list[Draft]] = [[] for _ in range(buckets)]
+        self._count = 0
+
+    def add(self, draft: Draft) -> None:
+        self._held[crc32(draft.computation.encode()) % len(self._held)].append(draft)
+        self._count += 1
+        if self._count >= MOST_HELD and len(self._held) > 1:
+            self._write()
+
+    def _write(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for number, drafts in enumerate(self._held):
+            if drafts:
+                with self._file(number).open("ab") as file:
+                    pickle.dump([packed(draft) for draft in drafts], file, 5)
+                drafts.clear()
+        self._count = 0
+
+    def _file(self, number: int) -> Path:
+        return self._folder / f"bucket-{number:06d}"
+
+    def bucket(self, number: int) -> Iterator[Draft]:
+        """The drafts of a bucket, in the order in which they came."""
+        if self._file(number).exists():
+            with self._file(number).open("rb") as file:
+                while True:
+                    try:
+                        values = pickle.load(file)
+                    except EOFError:
+                        break
+                    yield from starmap(Draft, values)
+        yield from self._held[number]
+
+    def buckets(self) -> Iterable[Iterator[Draft]]:
+        return (self.bucket(number) for number in range(len(self._held)))
+
+    def regrouped(self, computations: Mapping[str, str], folder: Path) -> "Spill":
+        """The same drafts, in which some computations have other names."""
+        if not computations:
+            return self
+        other = Spill(folder, len(self._held))
+        for bucket in self.buckets():
+            for draft in bucket:
+                draft.computation = computations.get(draft.computation, draft.computation)
+                other.add(draft)
+        return other
+
+
+class FileCounts:
+    """What each file holds, counted computation by computation and added up: files may be larger than memory.
+
+    A count is a number, whether something holds of all, or the set of names of which the number is wanted.
+    """
+
+    def __init__(self) -> None:
+        self.of_file: dict[str, dict[str, Any]] = {}
+
+    def add(self, drafts: Iterable[Draft], count: Count) -> None:
+        """Count the drafts of one computation, of any number of files."""
+        by_file: dict[str, list[Draft]] = {}
+        for draft in drafts:
+            by_file.setdefault(draft.file, []).append(draft)
+        for file, of_file in by_file.items():
+            self.merge(file, count(of_file))
+
+    def merge(self, file: str, counts: Mapping[str, Any]) -> None:
+        mine = self.of_file.setdefault(file, {})
+        for name, value in counts.items():
+            if isinstance(value, set):
+                mine.setdefault(name, set()).update(value)
+            elif isinstance(value, bool):
+                mine[name] = value and mine.get(name, True)
+            else:
+                mine[name] = mine.get(name, 0) + value
+
+    def told(self, file: str, count: Count) -> dict[str, Any]:
+        """The counts of a file as numbers; a file without records has the counts of an empty list."""
+        counts = self.of_file.get(file) or count([])
+        return {name: len(each) if isinstance(each, set) else each for name, each in counts.items()}
+
+
 class QuarantineWriter:
     """Writes what is left out, some at a time, and keeps the first EXAMPLES."""
 
@@ -184,9 +274,7 @@ class QuarantineWriter:
             self._write()
 
     def _write(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(self._folder / f"part-{self._parts:06d}.parquet") as unfinished:
-            pq.write_table(table_of(self._held), unfinished)
+        write_part(self._folder, f"part-{self._parts:06d}", table_of(self._held))
         self._held = []
         self._parts += 1
 
@@ -249,7 +337,9 @@ def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: b
     sizes = Counter(size_of(path) for path in files)
     for path in files:
         if sizes[size_of(path)] > 1:
-            first = seen.setdefault((size_of(path), _digest(path)), path)
+            with path.open("rb") as raw:
+                digest = hashlib.file_digest(raw, "sha256").hexdigest()
+            first = seen.setdefault((size_of(path), digest), path)
             if first is not path:
                 found.append(f"{path} is the same as {first}")
     for path, of_file in zip(files, processes, strict=True):
@@ -257,14 +347,6 @@ def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: b
         if together and len(files) > 1 and not of_file & others:
             found.append(f"{path} shares no process with the other files; are they of one run?")
     return found
-
-
-def _digest(path: AnyPath) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as raw:
-        while chunk := raw.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def told_facts(facts: Counter[str]) -> dict[str, int]:
@@ -290,18 +372,20 @@ NO_LOG = (
 
 def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> str:
     """The format that was asked for, or else the one that all files are recognised to be in."""
-    if options.map is not None and format != AUTO:
-        kind, name = ("spans", "map-spans") if Mapping(options.map).is_spans else ("events", "map")
-        if format != name:
-            raise TraceFormatError(f"--map of {kind} is --format {name}, not {format}", field="map")
+    by_map = None
+    if options.map is not None:
+        by_map = "map-spans" if mapped.Mapping(options.map).is_spans else "map"
+    if by_map is not None and format not in (AUTO, by_map):
+        kind = "spans" if by_map == "map-spans" else "events"
+        raise TraceFormatError(f"--map of {kind} is --format {by_map}, not {format}", field="map")
     if format != AUTO:
         if format not in FORMATS:
             raise TraceFormatError(f"{format!r} is no format; known: {', '.join(FORMATS)}", field="format")
         return format
     if options.regex is not None or options.parsers is not None:
         return "shiviz"
-    if options.map is not None:
-        return "map-spans" if Mapping(options.map).is_spans else "map"
+    if by_map is not None:
+        return by_map
     found = {path: detect(path) for path in files}
     wrong = {path: unreadable(path) for path, name in found.items() if name is None}
     if len(wrong) < len(files):  # the others decide what an empty file is, which is named later

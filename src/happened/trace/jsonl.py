@@ -93,8 +93,10 @@ def read_jsonl(path: AnyPath) -> tuple[pa.Table, list[int]]:
     batches = []
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
-    for line, row in _events(path):
-        rows.append(row)
+    for line, text in enumerate(lines_of(path), start=1):
+        if not text.strip():
+            continue
+        rows.append(event_from_json(text, str(path), line))
         lines.append(line)
         if len(rows) == BATCH_ROWS:
             batches.append(table_from_rows(rows))
@@ -119,12 +121,6 @@ def write_jsonl(table: pa.Table, path: str | os.PathLike[str] | StorePath) -> No
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 event = {name: value for name, value in row.items() if value is not None}
                 out.write(json.dumps(event, ensure_ascii=False) + "\n")
-
-
-def _events(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, text in enumerate(lines_of(path), start=1):
-        if text.strip():
-            yield line, event_from_json(text, str(path), line)
 
 
 def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = REQUIRED) -> dict[str, Any]:

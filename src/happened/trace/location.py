@@ -16,6 +16,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any, cast
 from urllib.parse import unquote
 
 from ..core.errors import TraceFormatError
@@ -45,16 +46,9 @@ class Location:
     @property
     def import_losses(self) -> dict[str, int]:
         """What `happened import` could not read or had to decide, by names that begin with `import_`."""
-        if self.root.name != "trace":
-            return {}
-        try:
-            summary = json.loads((self.root.parent / "import.json").read_bytes())
-        except (OSError, ValueError):
-            return {}
-        if not isinstance(summary, dict):
-            return {}
-        facts = summary.get("facts")
+        summary = _beside(self.root, "import.json")
         told = {name: summary[name] for name in ("quarantined", "quarantined_imported") if name in summary}
+        facts = summary.get("facts")
         told |= facts if isinstance(facts, dict) else {}
         return {f"import_{name}": count for name, count in told.items() if isinstance(count, int) and count}
 
@@ -112,13 +106,16 @@ def was_complete(root: AnyPath) -> bool:
 
     `happened simulate` writes that to summary.json beside trace/; of any other trace it is not known.
     """
-    if root.name != "trace":
-        return False
+    return _beside(root, "summary.json").get("complete") is True
+
+
+def _beside(root: AnyPath, name: str) -> dict[str, Any]:
+    """The JSON object in a file beside a run's trace/; an empty one if there is none."""
     try:
-        summary = json.loads((root.parent / "summary.json").read_bytes())
+        found = json.loads((root.parent / name).read_bytes()) if root.name == "trace" else None
     except (OSError, ValueError):
-        return False
-    return isinstance(summary, dict) and summary.get("complete") is True
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def is_json(path: AnyPath) -> bool:
@@ -129,11 +126,7 @@ def is_json(path: AnyPath) -> bool:
 
 def inside(root: AnyPath, path: AnyPath) -> PurePath:
     """The path components from a directory to a file below it."""
-    if isinstance(root, StorePath):
-        assert isinstance(path, StorePath)
-        return path.relative_to(root)
-    assert not isinstance(path, StorePath)
-    return path.relative_to(root)
+    return path.relative_to(cast(Any, root))
 
 
 def _parts(root: AnyPath) -> tuple[AnyPath, ...]:

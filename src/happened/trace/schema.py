@@ -24,6 +24,16 @@ KINDS = ("send", "receive", "deliver", "internal", "unordered")
 SENDS = ("send", "unordered")
 """The kinds of events that send a message."""
 
+LANE = "~"
+"""A process that does many things at once is several sequences of events: `instance~2` and
+`instance~[orders/42]` are lanes of the process `instance`. What they share is its clock. Only readers of
+spans make such names, and they write a tilde in the name of an instance as %7E."""
+
+
+def instance_of(process: str) -> str:
+    """The process that a lane belongs to; for a process without lanes, the process itself."""
+    return process.partition(LANE)[0] or process
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -29,7 +29,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow as pa
 
 from ..core.errors import CausalityError
-from .store_errors import environment, explained, no_bucket, reason_of, store_error
+from .store_errors import environment, explained, no_bucket, store_error
 
 SCHEMES = ("s3", "s3a", "gs", "abfss", "hdfs")
 OPTIONS = {
@@ -247,7 +247,12 @@ def any_path(given: "str | os.PathLike[str] | StorePath") -> AnyPath:
         return Path(given)
     scheme = scheme.lower()
     if scheme == "file":
-        return _local(given)
+        parts = urlsplit(given)
+        if parts.netloc not in ("", "localhost"):
+            raise CausalityError(
+                f"{given} names a file of another host; write file:///path, with three slashes"
+            )
+        return Path(unquote(parts.path))
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise CausalityError(
@@ -321,19 +326,6 @@ def arrow_dataset(directory: AnyPath, schema: pa.Schema | None = None) -> Any:
         return ds.dataset(parts, schema, format="parquet", filesystem=directory._filesystem())
 
 
-def trouble(path: AnyPath, error: Exception) -> CausalityError | None:
-    """What an error of pyarrow says of the store; None if it may as well concern what the file holds."""
-    reason = reason_of(path, error) if isinstance(path, StorePath) else None
-    return None if reason is None else CausalityError(reason)
-
-
-def _local(url: str) -> Path:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
-        raise CausalityError(f"{url} names a file of another host; write file:///path, with three slashes")
-    return Path(unquote(parts.path))
-
-
 def _parsed(scheme: str, rest: str) -> StorePath:
     before, _, options = rest.partition("?")
     authority, _, key = before.partition("/")
@@ -404,18 +396,13 @@ def _connected(scheme: str, authority: str, options: str) -> tuple[Any, str]:
     try:
         if scheme == "s3":
             return _s3(authority, dict(parse_qsl(options))), authority
-        query = _bounded(scheme, options)
+        query = options
+        if scheme == "gs" and "retry_limit_seconds" not in options:
+            query = "&".join(filter(None, [options, f"retry_limit_seconds={ATTEMPTS * SILENT_SECONDS:.0f}"]))
         filesystem, root = fs.FileSystem.from_uri(f"{path._url(scheme)}/{query and '?' + query}")
     except (OSError, ImportError, pa.ArrowException) as error:
         raise store_error(path, error) from error
     return filesystem, root.rstrip("/")
-
-
-def _bounded(scheme: str, options: str) -> str:
-    """The options, with a limit for retries where the scheme supports one and the URL sets none."""
-    if scheme == "gs" and "retry_limit_seconds" not in options:
-        return "&".join(filter(None, [options, f"retry_limit_seconds={ATTEMPTS * SILENT_SECONDS:.0f}"]))
-    return options
 
 
 def _s3(bucket: str, options: dict[str, str]) -> Any:

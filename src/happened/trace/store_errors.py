@@ -7,12 +7,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
 
 from ..core.errors import CausalityError
+
+if TYPE_CHECKING:
+    from .store import StorePath
 
 REFUSED = (
     "OAuth2",
@@ -25,21 +28,16 @@ REFUSED = (
     "MISSING_",
 )
 UNREACHABLE = ("NETWORK_CONNECTION", "REQUEST_TIMEOUT", "Bucket region resolution failed", "UNAVAILABLE")
+CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a role, or ?anonymous=true in the URL)",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "abfss": "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or log in with `az login`)",
+}
 ABSENT = ("Unrecognized filesystem", "compiled without", "Unable to load libjvm", "libhdfs")
 
 
-class StoreLocation(Protocol):
-    """What a sentence says about a path in a store; `store.StorePath` is one."""
-
-    @property
-    def scheme(self) -> str: ...
-    @property
-    def options(self) -> str: ...
-    def _at(self, path: str) -> object: ...
-
-
 @contextmanager
-def explained(path: StoreLocation) -> Iterator[None]:
+def explained(path: "StorePath") -> Iterator[None]:
     """Turn what pyarrow raises into a CausalityError that says what to do; FileNotFoundError stays."""
     try:
         yield
@@ -49,15 +47,13 @@ def explained(path: StoreLocation) -> Iterator[None]:
         raise store_error(path, error) from error
 
 
-def store_error(path: StoreLocation, error: Exception) -> CausalityError:
+def store_error(path: "StorePath", error: Exception) -> CausalityError:
     reason = reason_of(path, error)
-    if reason is None:
-        said = str(error).partition("\n")[0][:200]
-        reason = f"{path}: the store fails ({said}); try again, or look at its log"
-    return CausalityError(reason)
+    said = str(error).partition("\n")[0][:200]
+    return CausalityError(reason or f"{path}: the store fails ({said}); try again, or look at its log")
 
 
-def reason_of(path: StoreLocation, error: Exception) -> str | None:
+def reason_of(path: "StorePath", error: Exception) -> str | None:
     """What is wrong and what to do; None if nothing is known about such an error."""
     text = str(error)
     code = re.search(r"AWS Error (\w+) during (\w+)", text)
@@ -66,8 +62,9 @@ def reason_of(path: StoreLocation, error: Exception) -> str | None:
         return no_bucket(path)
     if any(word in text for word in REFUSED):
         return (
-            f"{path}: the store refuses these credentials{said}; set {_who(path.scheme)} for the driver and "
-            "for every executor, and see that they may read and write there"
+            f"{path}: the store refuses these credentials{said}; set "
+            f"{CREDENTIALS.get(path.scheme, 'a user who may do so')} for the driver and for every executor, "
+            "and see that they may read and write there"
         )
     if any(word in text for word in UNREACHABLE):
         named = " (endpoint_override in the URL, or AWS_ENDPOINT_URL)" if path.scheme == "s3" else ""
@@ -84,22 +81,14 @@ def reason_of(path: StoreLocation, error: Exception) -> str | None:
     return f"{path}: the store fails{said}; try again, or look at its log" if code else None
 
 
-def no_bucket(path: StoreLocation) -> str:
+def no_bucket(path: "StorePath") -> str:
     return f"{path._at('')}: there is no such bucket{_endpoint(path)}; create it, or correct its name"
 
 
-def _endpoint(path: StoreLocation) -> str:
+def _endpoint(path: "StorePath") -> str:
     options = dict(parse_qsl(path.options))
     given = options.get("endpoint_override") or environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     return f" at {given.rpartition('@')[2]}" if given and path.scheme == "s3" else ""
-
-
-def _who(scheme: str) -> str:
-    return {
-        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a role, or ?anonymous=true in the URL)",
-        "gs": "GOOGLE_APPLICATION_CREDENTIALS",
-        "abfss": "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or log in with `az login`)",
-    }.get(scheme, "a user who may do so")
 
 
 def environment(*names: str) -> str | None:

@@ -60,23 +60,19 @@ def faults(table: pa.Table) -> pa.ChunkedArray:
     """Per row, why it cannot be an event; null where it can. Each row is looked at by itself."""
     kind = table["kind"]
     known = pc.fill_null(pc.is_in(kind, value_set=pa.array(KINDS)), False)
-    conditions = {
-        "no process": pc.is_null(table["process"]),
-        "seq is not a number from 1": pc.fill_null(pc.less(table["seq"], 1), True),
-        "unknown kind": pc.invert(known),
-        "no message": pc.and_(pc.not_equal(kind, "internal"), pc.is_null(table["message"])),
-        "send without destinations": pc.and_(_sends(kind), pc.is_null(table["to"])),
-        "to holds a null": _holds_null(table["to"]),
-    }
-    named = {
-        "unknown kind": pc.binary_join_element_wise("unknown kind", pc.fill_null(kind, "null"), " "),
-        "no message": pc.binary_join_element_wise(kind, "without a message", " "),
-    }
-    flags = [pc.fill_null(flag, False).combine_chunks() for flag in conditions.values()]
-    texts = [
-        named[reason].combine_chunks() if reason in named else pa.scalar(reason) for reason in conditions
-    ]
-    found = pc.case_when(pc.make_struct(*flags, field_names=[*conditions]), *texts)
+    unknown = pc.binary_join_element_wise("unknown kind", pc.fill_null(kind, "null"), " ")
+    nameless = pc.binary_join_element_wise(kind, "without a message", " ")
+    broken = (
+        (pc.is_null(table["process"]), "no process"),
+        (pc.fill_null(pc.less(table["seq"], 1), True), "seq is not a number from 1"),
+        (pc.invert(known), unknown),
+        (pc.and_(pc.not_equal(kind, "internal"), pc.is_null(table["message"])), nameless),
+        (pc.and_(_sends(kind), pc.is_null(table["to"])), "send without destinations"),
+        (_holds_null(table["to"]), "to holds a null"),
+    )
+    flags = [pc.fill_null(flag, False).combine_chunks() for flag, _ in broken]
+    texts = [pa.scalar(text) if isinstance(text, str) else text.combine_chunks() for _, text in broken]
+    found = pc.case_when(pc.make_struct(*flags, field_names=[*map(str, range(len(flags)))]), *texts)
     return pa.chunked_array([found], type=pa.string())
 
 

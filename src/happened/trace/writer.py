@@ -11,10 +11,9 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
-from .atomic import whole_file
+from .parts import write_part
 from .schema import DEFAULTS, REQUIRED, SCHEMA
 from .store import StorePath, any_path
 from .validation import validate_rows
@@ -24,11 +23,7 @@ COLUMNS = frozenset(SCHEMA.names)
 
 class TraceWriter:
     def __init__(
-        self,
-        directory: str | os.PathLike[str] | StorePath,
-        *,
-        batch_rows: int = 65536,
-        prefix: str = "part",
+        self, directory: str | os.PathLike[str] | StorePath, *, batch_rows: int = 65536, prefix: str = "part"
     ):
         if batch_rows < 1:
             raise ValueError(f"batch_rows is {batch_rows}; a part holds at least one row")
@@ -87,9 +82,7 @@ class TraceWriter:
             self._write(SCHEMA.empty_table())
 
     def _write(self, table: pa.Table) -> None:
-        name = f"{self._prefix}-{self._parts:06d}.parquet"
-        with whole_file(self._directory / name) as unfinished:
-            pq.write_table(table, unfinished, compression="zstd")
+        write_part(self._directory, f"{self._prefix}-{self._parts:06d}", table, use_dictionary=True)
         self._parts += 1
 
 

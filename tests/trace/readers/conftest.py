@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from happened import causality, trace
+from happened.trace.importing import FileCounts
 from happened.trace.readers import FORMATS, Draft, Options, Source
-from happened.trace.readers.file_counts import FileCounts
 from happened.trace.readers.span_joins import TraceJoins
 from happened.trace.writer import table_from_rows
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from happened import causality
-from happened.trace.readers.chains import find_chains
 from happened.trace.readers.cycles import circles
+from happened.trace.readers.dag import find_chains
 
 
 def commits(**parents):
@@ -141,7 +141,7 @@ def test_chains_hold_what_was_ordered_already(case):
     for i, (chain, seq) in enumerate(chains.place):
         assert chains.owners[chain] == owners[i]
         members.setdefault(chain, {})[seq] = i
-    assert len(set(chains.names())) == len(members) == len(chains.owners)
+    assert len(set(chains.names)) == len(members) == len(chains.owners)
     for chain in members.values():
         events = [chain[seq] for seq in range(1, len(chain) + 1)]
         assert all(a in nx.ancestors(graph, b) for a, b in pairwise(events))

@@ -16,7 +16,7 @@ from happened import causality, trace
 from happened.core.errors import TraceFormatError
 from happened.trace import importing
 from happened.trace.importing import import_files
-from happened.trace.readers import FORMATS, QUARANTINE, Options, open_source, spill
+from happened.trace.readers import FORMATS, QUARANTINE, Options, open_source
 from happened.trace.readers.detection import detect
 from happened.trace.readers.source import lines_begun, open_piece
 
@@ -280,7 +280,7 @@ def test_an_import_larger_than_memory_is_the_same(name, tmp_path, monkeypatch):
     """Drafts go to disk by twos, computations are assembled bucket by bucket; linked traces come together."""
     whole = import_files([FIXTURES / name], tmp_path / "whole")
     monkeypatch.setattr(importing, "BUCKET_BYTES", 100)
-    monkeypatch.setattr(spill, "MOST_HELD", 2)
+    monkeypatch.setattr(importing, "MOST_HELD", 2)
     parts = import_files([FIXTURES / name], tmp_path / "parts")
     assert parts.summary == whole.summary
     rows = [

@@ -1,4 +1,4 @@
-"""Readers of foreign logs, one file per format; `import_files` puts what they read into a trace.
+"""Readers of foreign logs; `import_files` puts what they read into a trace.
 
 A reader is two pure functions and a count, see draft.py: `parse(source, options)` gives drafts of one file,
 or, for formats that are `line by line`, of any part of one; `assemble(drafts, options)` makes rows of all
@@ -8,27 +8,21 @@ to compare.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from . import (
     chrome,
+    clocked,
     dag,
     database_histories,
-    datadog,
-    etcd_raft,
-    exported,
-    jaeger,
     mapped,
-    nezha,
-    otel_sdk,
+    message_logs,
     otlp,
-    peterson,
     shiviz,
+    span_formats,
     spans,
     table_rows,
-    tokens,
-    xray,
-    zipkin,
 )
 from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, QuarantinedRecord
 from .source import Source, open_source
@@ -59,64 +53,75 @@ class Format:
     joins_computations: bool = False  # and those that name each other's records are one
 
 
-def _of(description: str, reader: Any, **facts: Any) -> Format:
-    """The format that a module reads."""
-    return Format(description, reader.parse, reader.assemble, reader.counts, **facts)
+Parse = Callable[[Source, Options], Parsed]
 
 
-def _spans(description: str, parse: Callable[[Source, Options], Parsed], **facts: Any) -> Format:
-    """A format of spans, which say which trace they belong to."""
-    named: dict[str, Any] = {"names_computations": True, "joins_computations": True} | facts
-    return Format(description, parse, spans.assemble, spans.counts, **named)
+def _of(description: str, reader: Any, parse: Parse | None = None, **facts: Any) -> Format:
+    """The format that a module reads; if it reads several, by this function of it."""
+    return Format(description, parse or reader.parse, reader.assemble, reader.counts, **facts)
 
 
-def _rows(description: str, parse: Callable[[Source, Options], Parsed], **facts: Any) -> Format:
-    """A format that holds the rows of a trace."""
-    named: dict[str, Any] = {"names_computations": True} | facts
-    return Format(description, parse, table_rows.assemble, table_rows.counts, **named)
-
-
-def _history(description: str, parse: Callable[[Source, Options], Parsed]) -> Format:
-    return Format(description, parse, database_histories.assemble, database_histories.counts)
-
+# Spans say which trace they belong to, and rows of a trace which computation.
+_spans = partial(_of, reader=spans, names_computations=True, joins_computations=True)
+_rows = partial(_of, reader=table_rows, names_computations=True)
+_history = partial(_of, reader=database_histories)
 
 FORMATS: dict[str, Format] = {
     "shiviz": _of(
         "ShiViz and GoVector logs: text with a vector clock per event, found by a regular expression", shiviz
     ),
-    "tokens": _of(
-        "tracing-library logs: JSON lines with vector clocks and tokens", tokens, line_by_line=True
+    "tokens": Format(
+        "tracing-library logs: JSON lines with vector clocks and tokens",
+        message_logs.parse_tokens,
+        message_logs.assemble_tokens,
+        message_logs.count_tokens,
+        line_by_line=True,
     ),
-    "peterson": _of("ring elections: `node v0,v1,… event args`", peterson, line_by_line=True),
-    "etcd-raft": _of("etcd raft traces: JSON lines, messages without ids", etcd_raft, line_by_line=True),
-    "otlp": _spans("OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2", otlp.parse),
-    "jaeger": _spans("Jaeger JSON spans", jaeger.parse),
-    "zipkin": _spans("Zipkin JSON spans, v1 and v2", zipkin.parse),
+    "peterson": Format(
+        "ring elections: `node v0,v1,… event args`",
+        message_logs.parse_ring,
+        message_logs.assemble_ring,
+        clocked.counts,
+        line_by_line=True,
+    ),
+    "etcd-raft": Format(
+        "etcd raft traces: JSON lines, messages without ids",
+        message_logs.parse_raft,
+        message_logs.assemble_raft,
+        message_logs.count_raft,
+        line_by_line=True,
+    ),
+    "otlp": _spans(
+        "OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2", parse=otlp.parse
+    ),
+    "jaeger": _spans("Jaeger JSON spans", parse=span_formats.parse_jaeger),
+    "zipkin": _spans("Zipkin JSON spans, v1 and v2", parse=span_formats.parse_zipkin),
     "otel-sdk": _spans(
-        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON", otel_sdk.parse
+        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON", parse=otlp.parse_printed
     ),
-    "xray": _spans("AWS X-Ray segments, JSON", xray.parse),
-    "datadog": _spans("Datadog spans, JSON", datadog.parse),
+    "xray": _spans("AWS X-Ray segments, JSON", parse=span_formats.parse_xray),
+    "datadog": _spans("Datadog spans, JSON", parse=span_formats.parse_datadog),
     "chrome": _spans(
-        "Chrome and Perfetto trace events with flows, JSON", chrome.parse, names_computations=False
+        "Chrome and Perfetto trace events with flows, JSON", parse=chrome.parse, names_computations=False
     ),
     "nezha": replace(
-        _spans("span tables, CSV", nezha.parse, line_by_line=True), counts=nezha.counts, header="TraceID"
+        _spans("span tables, CSV", parse=span_formats.parse_nezha, line_by_line=True, header="TraceID"),
+        counts=partial(spans.counts, place="pod"),
     ),
     "dag": _of(
         "records with an id and parents: commits, blocks, editing histories (JSON)", dag, one_computation=True
     ),
-    "jsonl": _rows(
-        "events by our own field names, one JSON object per line", table_rows.parse, line_by_line=True
+    "jsonl": _rows("events by our own field names, one JSON object per line", line_by_line=True),
+    "perfetto": _rows(
+        "trace events that `happened export --to perfetto` wrote", parse=table_rows.parse_perfetto
     ),
-    "perfetto": _rows("trace events that `happened export --to perfetto` wrote", exported.parse_perfetto),
-    "csv": _rows("the table that `happened export --to csv` wrote", exported.parse_csv),
+    "csv": _rows("the table that `happened export --to csv` wrote", parse=table_rows.parse_csv),
     "awdit": _history(
-        "AWDIT histories of transactions: `r key value`, `w key value`", database_histories.parse_awdit
+        "AWDIT histories of transactions: `r key value`, `w key value`", parse=database_histories.parse_awdit
     ),
-    "jepsen": _history("Jepsen histories of operations, JSON", database_histories.parse_jepsen),
+    "jepsen": _history("Jepsen histories of operations, JSON", parse=database_histories.parse_jepsen),
     "map": _of("events in any JSON lines or CSV, by --map process=…", mapped),
     "map-spans": _spans(
-        "spans in any JSON lines or CSV, by --map span=…", mapped.parse, names_computations=False
+        "spans in any JSON lines or CSV, by --map span=…", parse=mapped.parse, names_computations=False
     ),
 }

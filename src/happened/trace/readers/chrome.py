@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .draft import Options, Parsed, QuarantinedRecord
-from .json_documents import records
+from .json_documents import as_object, records
 from .source import Source
 from .span_drafts import Instance, Span, at, span_id
 
@@ -41,7 +41,7 @@ def parse(source: Source, options: Options) -> Parsed:
         if isinstance(event, QuarantinedRecord):
             yield event
         elif not isinstance(event, dict) or not isinstance(event.get("ph"), str):
-            yield _rejected(source, number, event, "ph", "is no trace event: it has no phase")
+            yield source.quarantined(number, event, "ph", "is no trace event: it has no phase")
         elif event["ph"] == NAMING:
             name = (event.get("args") or {}).get("name")
             if event.get("name") == "process_name" and name:
@@ -50,7 +50,7 @@ def parse(source: Source, options: Options) -> Parsed:
             if isinstance(event.get("ts"), int | float) and not isinstance(event["ts"], bool):
                 events.append((number, event))
             else:
-                yield _rejected(source, number, event, "ts", "is no time in microseconds")
+                yield source.quarantined(number, event, "ts", "is no time in microseconds")
     events.sort(key=lambda each: each[1]["ts"])
     slices, problems = _slices(source, events)
     yield from problems
@@ -58,10 +58,6 @@ def parse(source: Source, options: Options) -> Parsed:
     trace = source.computation or source.file
     for each in sorted(slices, key=lambda each: each.number):
         yield _span(trace, each, names).draft(source.file, each.number)
-
-
-def _rejected(source: Source, number: int, event: Any, field: str, reason: str) -> QuarantinedRecord:
-    return source.quarantined(number, event, field, reason)
 
 
 def _nanoseconds(value: float) -> int:
@@ -88,25 +84,21 @@ def _slices(
             duration = event.get("dur", 0)
             length = _nanoseconds(duration) if isinstance(duration, int | float) else 0
             end = None if phase in "Bb" else time + length
-            facts = {str(k): str(v) for k, v in (event.get("args") or {}).items()} if _has_args(event) else {}
-            new = _Slice(number, str(event.get("name", "")), where, time, end, facts)
-            new.facts |= {} if asynchronous else {"thread.id": where[1]}
-            new.parent = stack[-1] if stack else None
+            facts = {str(k): str(v) for k, v in as_object(event.get("args")).items()}
+            facts |= {} if asynchronous else {"thread.id": where[1]}
+            parent = stack[-1] if stack else None
+            new = _Slice(number, str(event.get("name", "")), where, time, end, facts, parent)
             slices.append(new)
             if phase not in ("i", "I"):
                 stack.append(new)
         elif phase in "Ee":
             opened = next((each for each in reversed(stack) if each.end is None), None)
             if opened is None:
-                problems.append(_rejected(source, number, event, "ph", "ends a slice that did not begin"))
+                problems.append(source.quarantined(number, event, "ph", "ends a slice that did not begin"))
             else:
                 opened.end = time
                 stack.remove(opened)
     return slices, problems
-
-
-def _has_args(event: dict[str, Any]) -> bool:
-    return isinstance(event.get("args"), dict)
 
 
 def _flow(events: list[tuple[int, dict[str, Any]]], slices: list[_Slice]) -> None:
@@ -128,11 +120,11 @@ def _flow(events: list[tuple[int, dict[str, Any]]], slices: list[_Slice]) -> Non
         time = _nanoseconds(event["ts"])
         encloses = event["ph"] != "f" or event.get("bp") == "e"
         found = _enclosing(on_thread, time) if encloses else None
-        found = found or next(
-            iter(on_thread[bisect_left(on_thread, time, key=lambda each: each.start) :]), None
-        )
         if found is None:
-            continue
+            following = bisect_left(on_thread, time, key=lambda each: each.start)
+            if following == len(on_thread):
+                continue
+            found = on_thread[following]
         before = flows.get(name)
         if before is None and len(flows) == 1 and event["ph"] != "s":
             (name, before) = next(iter(flows.items()))

@@ -38,12 +38,9 @@ def assemble_clocked(drafts: Iterable[Draft], *, causes_from_clocks: bool) -> As
         run = _ClockedComputation(group)
         result.quarantined += run.problems()
         causes = run.causes(result) if causes_from_clocks else {}
-        rows = [
-            draft.row(draft.process, run.seq[i], causes.get(i))
-            for i, draft in enumerate(group)
-            if i in run.seq
-        ]
-        break_circles(rows, [draft for i, draft in enumerate(group) if i in run.seq], result)
+        kept = [i for i in range(len(group)) if i in run.seq]
+        rows = [group[i].row(group[i].process, run.seq[i], causes.get(i)) for i in kept]
+        break_circles(rows, [group[i] for i in kept], result)
         result.rows += rows
     return result
 
@@ -53,6 +50,7 @@ class _ClockedComputation:
 
     def __init__(self, drafts: list[Draft]) -> None:
         self.drafts = drafts
+        self.clocks = [draft.clock or {} for draft in drafts]
         self.repeated: list[tuple[int, int]] = []  # (first, again): the same record twice
         self.in_file_order: dict[str, list[int]] = {}
         for i, draft in enumerate(drafts):
@@ -60,7 +58,12 @@ class _ClockedComputation:
         for process, events in self.in_file_order.items():
             if len(self._beginnings(events)) == 1:
                 self.in_file_order[process] = self._each_once(events)
-        self.chains = {process: self._ordered(events) for process, events in self.in_file_order.items()}
+        self.chains = {
+            process: sorted(events, key=self.own)
+            if len(set(map(self.own, events))) == len(events)
+            else events
+            for process, events in self.in_file_order.items()
+        }
         self.seq = {i: seq for chain in self.chains.values() for seq, i in enumerate(chain, start=1)}
 
     def _beginnings(self, events: list[int]) -> list[int]:
@@ -73,20 +76,14 @@ class _ClockedComputation:
         kept = []
         for i in events:
             first = seen.setdefault(self.own(i), i)
-            if first != i and _same(self.drafts[i], self.drafts[first]):
+            if first != i and _content(self.drafts[i]) == _content(self.drafts[first]):
                 self.repeated.append((first, i))
             else:
                 kept.append(i)
         return kept
 
     def own(self, i: int) -> int:
-        draft = self.drafts[i]
-        assert draft.clock is not None
-        return draft.clock[draft.process]
-
-    def _ordered(self, events: list[int]) -> list[int]:
-        unique = len({self.own(i) for i in events}) == len(events)
-        return sorted(events, key=self.own) if unique else events
+        return self.clocks[i][self.drafts[i].process]
 
     def causes(self, result: Assembly) -> dict[int, list[tuple[str, int]]]:
         """The newest logged event of each process that an event has learnt of, by process and seq."""
@@ -100,8 +97,7 @@ class _ClockedComputation:
             known: dict[str, int] = {}
             for i in chain:
                 found = []
-                clock = self.drafts[i].clock or {}
-                for g, count in clock.items():
+                for g, count in self.clocks[i].items():
                     if g == process or count <= known.get(g, 0):
                         continue
                     events = logged.get(g, [])
@@ -111,18 +107,18 @@ class _ClockedComputation:
                     if at == 0 or events[at - 1][0] != count:
                         absent.setdefault((process, g), []).append(i)
                 causes[i] = found
-                known |= {g: count for g, count in clock.items() if count > known.get(g, 0)}
+                known |= {g: count for g, count in self.clocks[i].items() if count > known.get(g, 0)}
         result.quarantined += (self._absent(g, events) for (_, g), events in absent.items())
         return causes
 
     def _absent(self, g: str, events: list[int]) -> QuarantinedRecord:
         draft = self.drafts[events[0]]
         again = f" (and {len(events) - 1} more of {draft.process}'s events)" if len(events) > 1 else ""
-        return draft.quarantined(
-            "clock",
-            f"knows of event {(draft.clock or {})[g]} of {g}, which is not in the log or not unique{again}; "
-            "the newest one before it is taken as the cause",
+        reason = (
+            f"knows of event {self.clocks[events[0]][g]} of {g}, which is not in the log or not unique"
+            f"{again}; the newest one before it is taken as the cause"
         )
+        return draft.quarantined("clock", reason)
 
     def problems(self) -> Iterator[QuarantinedRecord]:
         for first, again in self.repeated:
@@ -171,7 +167,7 @@ class _ClockedComputation:
         chain = self.chains[process]
         found = []
         for before, i in pairwise(chain):
-            earlier, later = self.drafts[before].clock or {}, self.drafts[i].clock or {}
+            earlier, later = self.clocks[before], self.clocks[i]
             shrunk = [g for g, count in earlier.items() if g != process and later.get(g, 0) < count]
             found += [(i, shrunk[0], earlier[shrunk[0]], later.get(shrunk[0], 0))] if shrunk else []
         if found:
@@ -183,8 +179,8 @@ class _ClockedComputation:
             yield self.drafts[i].quarantined("clock", reason)
 
 
-def out_of_file_order(drafts: Iterable[Draft]) -> int:
-    """Processes whose events are not in the order of their own clock components in the file."""
+def counts(drafts: Iterable[Draft]) -> dict[str, int]:
+    """How many processes have events that are not in the order of their own clock components in the file."""
     newest: dict[tuple[str, str], int] = {}
     astray = set()
     for draft in drafts:
@@ -193,8 +189,8 @@ def out_of_file_order(drafts: Iterable[Draft]) -> int:
         if own < newest.get(key, 0):
             astray.add(key)
         newest[key] = max(own, newest.get(key, 0))
-    return len(astray)
+    return {"hosts_out_of_file_order": len(astray)}
 
 
-def _same(a: Draft, b: Draft) -> bool:
-    return (a.clock, a.label, a.attributes) == (b.clock, b.label, b.attributes)
+def _content(draft: Draft) -> tuple[object, ...]:
+    return draft.clock, draft.label, draft.attributes

@@ -1,10 +1,12 @@
-"""Cycles among the causes that a source recorded; no computation can have them, so the record is wrong.
+"""Causes of records that name them by id, and cycles among causes, which no computation can have.
 
-Nobody can know which edge of a cycle is wrong, so all causes among the events of a cycle are left out.
-Cost: linear in events and edges.
+Nobody can know which edge of a cycle is wrong, so all causes among the events of a cycle are left out. So is
+a parent that is not among the drafts; either is reported. What remains is acyclic. Cost: linear in events and
+edges.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from .draft import Assembly, Draft, QuarantinedRecord, Row
 
@@ -107,3 +109,62 @@ def _predecessors(rows: Sequence[Row]) -> Edges:
             before.append(sends[row["message"]])
         edges.append(before)
     return edges
+
+
+@dataclass(slots=True)
+class Parentage:
+    parents: list[list[int]]  # of each draft: distinct, in the order recorded, links last
+    linked: list[set[int]] = field(default_factory=list)  # of each draft: those of them that are links only
+    order: list[int] = field(default_factory=list)  # causes before effects; otherwise as recorded
+    missing: int = 0
+    cyclic: int = 0  # events on a circle
+    quarantined: list[QuarantinedRecord] = field(default_factory=list)
+
+
+def trace_parents(drafts: Sequence[Draft], find: Callable[[Draft, str], int | None]) -> Parentage:
+    """The causes of each draft; `find` tells which draft an id means to the one that names it."""
+    result = Parentage([])
+    for draft in drafts:
+        found: dict[int, str] = {}
+        named = [("parents", id) for id in draft.parents] + [("links", id) for id in draft.links]
+        for name, id in named:
+            parent = find(draft, id)
+            if parent is None:
+                result.missing += 1
+                reason = f"{id} is not among the records read; imported without"
+                result.quarantined.append(draft.quarantined(name, reason))
+            else:
+                found.setdefault(parent, name)
+        result.parents.append(list(found))
+        result.linked.append({parent for parent, name in found.items() if name == "links"})
+    if all(parent < i for i, of in enumerate(result.parents) for parent in of):
+        result.order = [*range(len(drafts))]
+        return result
+    for circle in circles(result.parents):
+        members = set(circle)
+        reason = f"{describe([drafts[i].id or '' for i in circle])}; imported without"
+        result.cyclic += len(circle)
+        for i in circle:
+            result.parents[i] = [parent for parent in result.parents[i] if parent not in members]
+            result.quarantined.append(drafts[i].quarantined("parents", reason))
+    result.order = _causes_first(result.parents)
+    return result
+
+
+def _causes_first(parents: list[list[int]]) -> list[int]:
+    """Depth-first over parents, so that a file that is in such an order already stays in it."""
+    placed = [False] * len(parents)
+    order: list[int] = []
+    for root in range(len(parents)):
+        stack = [root]
+        while stack:
+            i = stack[-1]
+            unplaced = [parent for parent in parents[i] if not placed[parent]]
+            if placed[i] or not unplaced:
+                stack.pop()
+                if not placed[i]:
+                    placed[i] = True
+                    order.append(i)
+            else:
+                stack += reversed(unplaced)
+    return order

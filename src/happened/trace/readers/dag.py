@@ -7,15 +7,17 @@ recorded (an agent that edited in two places at once becomes two processes). Rec
 redundant or not.
 """
 
-import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from .chains import find_chains
-from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
+import numpy as np
+
+from .cycles import Parentage, trace_parents
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
 from .json_documents import document_or_lines
-from .parentage import Parentage, trace_parents
 from .source import Source
 
 CHAIN = "chain"
@@ -38,8 +40,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     for group in by_computation(drafts).values():
         distinct, parentage = _trace(group, result.quarantined)
         chains = find_chains(parentage.order, parentage.parents, [draft.process for draft in distinct])
-        names = chains.names()
-        place = [(names[chain], seq) for chain, seq in chains.place]
+        place = [(chains.names[chain], seq) for chain, seq in chains.place]
         for i, draft in enumerate(distinct):
             causes = [place[parent] for parent in parentage.parents[i]]
             result.rows.append(draft.row(*place[i], causes))
@@ -90,7 +91,7 @@ def _records(document: Any) -> Iterator[Any]:
         yield from document["txns"]
     elif isinstance(document, dict) and isinstance(document.get("Blocks"), list):
         blocks = document["Blocks"]
-        known = {block.get("ID") for block in blocks if isinstance(block, dict)}
+        known = [block.get("ID") for block in blocks if isinstance(block, dict)]
         if document.get("GenesisID") not in (None, *known):
             yield {"id": document["GenesisID"], "parents": []}
         yield from blocks
@@ -101,9 +102,7 @@ def _records(document: Any) -> Iterator[Any]:
 def drafted(source: Source, line: int, index: int, record: Any) -> Draft | QuarantinedRecord:
     """The draft of a record; `index` is the id of a transaction."""
 
-    def rejected(field: str | None, reason: str) -> QuarantinedRecord:
-        return QuarantinedRecord(source.file, line, field, reason, excerpt(json.dumps(record)))
-
+    rejected = partial(source.quarantined, line, record)
     if not isinstance(record, dict):
         return rejected(None, "is not an object with an id and parents")
     is_transaction = "patches" in record and "id" not in record
@@ -114,6 +113,8 @@ def drafted(source: Source, line: int, index: int, record: Any) -> Draft | Quara
     if not isinstance(parents, list) or not all(isinstance(parent, str | int) for parent in parents):
         return rejected("parents", "is not a list of ids")
     agent = record.get("agent")
+    # What is short enough becomes an attribute.
+    facts = {name: str(value) for name, value in record.items() if isinstance(value, str | int | float)}
     return Draft(
         source.file,
         line,
@@ -121,28 +122,122 @@ def drafted(source: Source, line: int, index: int, record: Any) -> Draft | Quara
         str(agent) if agent is not None else CHAIN,
         label=str(id),
         time=_time(record),
-        attributes={"id": str(id)} | _facts(record),
+        attributes={"id": str(id)} | facts,
         id=str(id),
         parents=tuple(map(str, parents)),
     )
 
 
-def _facts(record: dict[str, Any]) -> dict[str, str]:
-    """The fields of a record that are short enough to become attributes of its event."""
-    return {name: str(value) for name, value in record.items() if isinstance(value, str | int | float)}
-
-
 def _time(record: dict[str, Any]) -> int | None:
     """Seconds since 1970 or an ISO date, in nanoseconds."""
-    for name in TIMES:
-        if name in record:
-            value = record[name]
-            break
-    else:
-        return None
+    value = next((record[name] for name in TIMES if name in record), None)
     if isinstance(value, str):
         try:
             return int(datetime.fromisoformat(value).timestamp()) * 1_000_000_000
         except ValueError:
             return None
     return int(value) * 1_000_000_000 if isinstance(value, int | float) and abs(value) < 1 << 63 else None
+
+
+Counts = np.ndarray[tuple[int], np.dtype[np.int32]]
+
+ROOM = 64
+"""Chains that counts have room for in the beginning."""
+
+
+class Chains:
+    """Processes for events that have none: a partial order covered with chains.
+
+    place[i] = (chain, seq) of event i; owners[c] is whom chain c belongs to. An event may continue a chain
+    whose last event is in its past, so that process order adds nothing to the recorded causes. Like vector
+    timestamps, each event's past is a count per chain; a chain can be continued iff all of it is in the past.
+    Greedy: an event continues its first parent's chain if it can, otherwise the longest it can. Cost: chains
+    for each event that has several parents or begins a branch.
+    """
+
+    def __init__(self, owners: Sequence[str]) -> None:
+        self.place: list[tuple[int, int]] = [(-1, 0)] * len(owners)
+        self.owners: list[str] = []
+        self.names: list[str] = []  # an owner's first chain has its name, the others owner/2, owner/3, …
+        self._of_owner: Counter[str] = Counter()  # how many chains it has
+        self._lengths = np.zeros(ROOM, np.int32)  # of the chains, and room for more
+
+    def _start(self, owner: str) -> int:
+        chain = len(self.owners)
+        self._of_owner[owner] += 1
+        number = self._of_owner[owner]
+        self.owners.append(owner)
+        self.names.append(owner if number == 1 else f"{owner}/{number}")
+        if chain == self._lengths.size:
+            self._lengths = _roomier(self._lengths, 2 * chain)
+        return chain
+
+    def _choose(self, owner: str, past: Counts, parents: Sequence[int]) -> int:
+        for parent in parents:
+            chain, seq = self.place[parent]
+            if self.owners[chain] == owner and self._lengths[chain] == seq:
+                return chain
+        known = min(past.size, len(self.owners))
+        whole = np.flatnonzero(past[:known] == self._lengths[:known])
+        if self._of_owner.keys() != {owner}:
+            mine = [self.owners[chain] == owner for chain in whole.tolist()]
+            whole = whole[np.array(mine, bool)]
+        return int(whole[np.argmax(self._lengths[whole])]) if whole.size else self._start(owner)
+
+    def extend(self, i: int, owner: str, past: Counts, parents: Sequence[int]) -> Counts:
+        """Put event i, whose causes hold `past`, on a chain; `past` with it included, changed in place if
+        it has room."""
+        chain = self._choose(owner, past, parents)
+        length = int(self._lengths[chain]) + 1
+        self._lengths[chain] = length
+        self.place[i] = (chain, length)
+        if chain >= past.size:
+            past = _roomier(past, max(ROOM, chain + chain // 2))
+        past[chain] = length
+        return past
+
+
+def find_chains(order: Sequence[int], parents: Sequence[Sequence[int]], owners: Sequence[str]) -> Chains:
+    """Chains for events given causes first; events of different owners never share one. The counts of an
+    event are dropped with its last effect, or become those of that effect."""
+    chains = Chains(owners)
+    awaited = [0] * len(parents)
+    for of in parents:
+        for parent in of:
+            awaited[parent] += 1
+    counts: dict[int, Counts] = {}
+    for i in order:
+        free: Counts | None = None  # counts that nobody else waits for
+        pasts = []
+        for parent in parents[i]:
+            awaited[parent] -= 1
+            if awaited[parent]:
+                pasts.append(counts[parent])
+                continue
+            done = counts.pop(parent)
+            if free is None or free.size < done.size:
+                free, done = done, free
+            if done is not None:
+                pasts.append(done)
+        extended = chains.extend(i, owners[i], _union(free, pasts), parents[i])
+        if awaited[i]:
+            counts[i] = extended
+    return chains
+
+
+def _union(into: Counts | None, pasts: Sequence[Counts]) -> Counts:
+    """The counts of all, in `into` if that is there and has room."""
+    size = max((past.size for past in pasts), default=0)
+    if into is None:
+        into = np.zeros(size, np.int32)
+    elif into.size < size:
+        into = _roomier(into, size)
+    for past in pasts:
+        np.maximum(into[: past.size], past, out=into[: past.size])
+    return into
+
+
+def _roomier(held: np.ndarray, size: int) -> np.ndarray:
+    roomier = np.zeros(size, held.dtype)
+    roomier[: held.size] = held
+    return roomier

@@ -15,12 +15,13 @@ read from one another in a circle cannot have happened, and is reported.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .cycles import break_circles
 from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
-from .json_documents import records
+from .json_documents import as_object, records
 from .source import Source
 
 WRITES, READS = ("w", "write", "append", "add"), ("r", "read")
@@ -28,7 +29,7 @@ REGISTER = ""
 """The key of values that name none."""
 UNKNOWN = "reads_of_unknown_writes"
 """The attribute of an event, and the count of an import: values read that nobody wrote, or several did."""
-ENDS = {"ok": "ok", "fail": "fail", "info": "info"}
+ENDS = ("ok", "fail", "info")
 
 
 def parse_awdit(source: Source, options: Options) -> Parsed:
@@ -44,8 +45,7 @@ def parse_awdit(source: Source, options: Options) -> Parsed:
             continue
         parts = mark.split()
         if len(parts) != 3 or parts[0] not in ("r", "w"):
-            reason = "is no `r key value` or `w key value`"
-            yield source.quarantined(number, text, None, reason)
+            yield source.quarantined(number, text, None, "is no `r key value` or `w key value`")
             continue
         first = first if steps else number
         steps.append((parts[0], parts[1], parts[2]))
@@ -66,31 +66,19 @@ def parse_jepsen(source: Source, options: Options) -> Parsed:
         if isinstance(operation, QuarantinedRecord):
             yield operation
             continue
-        kind = operation.get("type") if isinstance(operation, dict) else None
+        kind = as_object(operation).get("type")
         if (kind != "invoke" and kind not in ENDS) or "process" not in operation:
             reason = "is no operation with a process and a type (invoke, ok, fail, info)"
             yield source.quarantined(number, operation, "type", reason)
             continue
-        time = operation.get("time")
-        steps = list(_steps(operation))
-        label = (
-            f"{kind} {json.dumps(operation.get('value'))}"
-            if "f" not in operation
-            else f"{kind} {operation['f']}"
-        )
-        draft = Draft(
-            source.file,
-            number,
-            source.computation,
-            f"process {operation['process']}",
-            label,
-            time=time if isinstance(time, int) else None,
-            attributes={"value": json.dumps(operation.get("value"))},
-        )
+        time, value = operation.get("time"), json.dumps(operation.get("value"))
+        process, label = f"process {operation['process']}", f"{kind} {operation.get('f', value)}"
+        draft = Draft(source.file, number, source.computation, process, label, attributes={"value": value})
+        draft.time = time if isinstance(time, int) else None
         if kind == "invoke":
-            draft.links = tuple(name for is_write, name in steps if is_write)
+            draft.links = tuple(name for is_write, name in _steps(operation) if is_write)
         elif kind == "ok":
-            draft.parents = tuple(name for is_write, name in steps if not is_write)
+            draft.parents = tuple(name for is_write, name in _steps(operation) if not is_write)
         yield draft
 
 
@@ -112,11 +100,11 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     """Of drafts whose `links` are the values they wrote and whose `parents` those they read."""
     result = Assembly()
     for group in by_computation(drafts).values():
-        seq: dict[str, int] = {}
+        seq: Counter[str] = Counter()
         names: list[tuple[str, int]] = []
         wrote: dict[str, list[int]] = {}
         for i, draft in enumerate(group):
-            seq[draft.process] = seq.get(draft.process, 0) + 1
+            seq[draft.process] += 1
             names.append((draft.process, seq[draft.process]))
             for value in draft.links:
                 wrote.setdefault(value, []).append(i)

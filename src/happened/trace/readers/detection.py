@@ -6,10 +6,10 @@ from typing import Any
 
 from ..store import AnyPath
 from . import shiviz
-from .exported import CSV_BEGINS
+from .message_logs import RING_LINE
 from .otlp_protobuf import is_protobuf
-from .peterson import LINE as PETERSON_LINE
 from .source import beginning, first_bytes
+from .table_rows import CSV_BEGINS
 
 AWDIT_STEP = re.compile(r"[rw] \S+ \S+")
 
@@ -43,11 +43,12 @@ BY_FIELDS = (
 
 
 def detect(path: AnyPath) -> str | None:
-    if is_protobuf(first_bytes(path, 64)):
+    if is_protobuf(first_bytes(path)):
         return "otlp"
     text = beginning(path).lstrip()
     if text[:1] in ("{", "["):
-        return _by_fields(text)
+        names = _field_names(text)
+        return next((format for fields, format in BY_FIELDS if fields <= names), None)
     first = text.partition("\n")[0]
     if first.startswith("TraceID,SpanID,"):
         return "nezha"
@@ -55,18 +56,13 @@ def detect(path: AnyPath) -> str | None:
         return "csv"
     if AWDIT_STEP.fullmatch(first.strip()):
         return "awdit"
-    if PETERSON_LINE.fullmatch(first.rstrip()):
+    if RING_LINE.fullmatch(first.rstrip()):
         return "peterson"
     if shiviz.begins_with_regex(text):
         return "shiviz"
     govector = shiviz.compile_javascript(shiviz.GOVECTOR)
     # From its second line on, a log with the event before its clock looks the same: the first line decides.
     return "shiviz" if govector.match(text) else None
-
-
-def _by_fields(text: str) -> str | None:
-    names = _field_names(text)
-    return next((format for fields, format in BY_FIELDS if fields <= names), None)
 
 
 def _field_names(text: str) -> set[str]:

@@ -13,8 +13,9 @@ cause of an event, is a QuarantinedRecord row.
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
@@ -26,15 +27,8 @@ from ..schema import SCHEMA
 QUARANTINE = schema("file string, line int64?, field string?, reason string, text string?, imported bool")
 """Lines count from 1; of a JSON document, `line` is the number of the record."""
 
-PACKED = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("line", pa.int64(), nullable=False),
-        pa.field("ids", pa.list_(pa.string()), nullable=False),
-        pa.field("drafts", pa.binary(), nullable=False),
-    ]
-)
+_IDS = pa.field("ids", pa.list_(pa.string()), nullable=False)
+PACKED = schema("computation string, file string, line int64, drafts binary").insert(3, _IDS)
 """Drafts on their way from the tasks that parse to those that assemble: some of a computation in each row,
 by the line of the first. Only what brings them together is in columns of its own: building and taking apart
 all the others would cost more than parsing.
@@ -74,7 +68,6 @@ class Draft:
     computation: str
     process: str
     label: str | None = None
-    _: KW_ONLY
     seq: int | None = None  # where the source numbers its events
     kind: str = "internal"
     message: str | None = None
@@ -192,26 +185,17 @@ def _texts(draft: Draft) -> tuple[str, ...]:
 FIELDS = tuple(each.name for each in fields(Draft))
 CARRIED = tuple(name for name in SCHEMA.names if name not in (*FIELDS, "causes"))
 """Columns of the trace that are in `Draft.carried`: a draft has no field for them."""
-_values = attrgetter(*FIELDS)
-
-
-def packed(draft: Draft) -> tuple[Any, ...]:
-    """The draft as plain values, which are quick to write and to read."""
-    values: tuple[Any, ...] = _values(draft)
-    return values
-
-
-def unpacked(values: tuple[Any, ...]) -> Draft:
-    draft = object.__new__(Draft)
-    for name, value in zip(FIELDS, values, strict=True):
-        setattr(draft, name, value)
-    return draft
+packed: Callable[[Draft], tuple[Any, ...]] = attrgetter(*FIELDS)
+"""A draft as plain values, which are quick to write and to read; Draft(*values) unpacks them."""
 
 
 def packed_table(drafts: Iterable[Draft]) -> pa.Table:
     """A table of consecutive drafts of a file."""
     rows = [
-        (name, of[0].file, of[0].line, [each.id for each in of if each.id and not each.absent], _pickled(of))
+        (
+            *(name, of[0].file, of[0].line, [each.id for each in of if each.id and not each.absent]),
+            pickle.dumps([packed(draft) for draft in of], 5),
+        )
         for name, of in by_computation(drafts).items()
     ]
     columns = zip(*rows, strict=True) if rows else ((),) * len(PACKED)
@@ -220,18 +204,21 @@ def packed_table(drafts: Iterable[Draft]) -> pa.Table:
     )
 
 
-def _pickled(drafts: Iterable[Draft]) -> bytes:
-    return pickle.dumps([packed(draft) for draft in drafts], 5)
-
-
 def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
     """The drafts of rows that `packed_table` made; their computation is the column's."""
     names = batch.column("computation").to_pylist()
     for computation, data in zip(names, batch.column("drafts").to_pylist(), strict=True):
-        for values in pickle.loads(data):
-            draft = unpacked(values)
+        for draft in starmap(Draft, pickle.loads(data)):
             draft.computation = computation
             yield draft
+
+
+def left_out(
+    file: str, line: int | None, record: object, field: str | None, reason: str, *, imported: bool = False
+) -> QuarantinedRecord:
+    """Why a record, or a part of it, is left out; `record` is its text, or the value that was parsed."""
+    text = record if isinstance(record, str) else json.dumps(record, default=str)
+    return QuarantinedRecord(file, line, field, reason, excerpt(text), imported)
 
 
 def table_of(quarantined: Iterable[QuarantinedRecord]) -> pa.Table:

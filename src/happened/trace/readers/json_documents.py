@@ -1,4 +1,4 @@
-"""JSON documents: a whole file, or one document per line, as exporters write them.
+"""JSON: a document that is a whole file, one document per line, or several one after another.
 
 A document that was cut off is read up to its last whole record: the text is closed after the last element
 of a list of records, which the caller names by the fields that hold such lists.
@@ -7,11 +7,13 @@ of a list of records, which the caller names by the fields that hold such lists.
 import json
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from .draft import QuarantinedRecord, excerpt
-from .jsonlines import objects
 from .source import Source
+
+Object = dict[str, Any]
 
 LISTS = frozenset({"data", "spans", "traces", "resourceSpans", "batches", "scopeSpans", "traceEvents"})
 LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
@@ -20,6 +22,35 @@ LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
 NOT_BLANK = re.compile(r"\S")
 NEXT_LINE = re.compile(r"[^\n]*\n?\s*")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+
+
+def as_object(value: Any) -> Object:
+    """The value if it is an object, and otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[Object]:
+    """The objects in a list; none if the value is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def objects(source: Source, *, exact: bool = False) -> Iterator[tuple[int, Object | QuarantinedRecord]]:
+    """(line, object or why it is none) of JSON lines. `exact` reads fractions as Decimal, which keeps
+    nanoseconds."""
+    for number, text in source.lines():
+        yield number, object_in(source, number, text, exact=exact)
+
+
+def object_in(source: Source, number: int, text: str, *, exact: bool = False) -> Object | QuarantinedRecord:
+    """The object in one line, or why there is none."""
+    try:
+        record = json.loads(text, parse_float=Decimal if exact else None)
+    except (ValueError, RecursionError) as error:
+        cut = "; the file may have been cut here" if text.lstrip()[:1] == "{" else ""
+        return source.quarantined(number, text, None, f"is not JSON ({error}){cut}")
+    if isinstance(record, dict):
+        return record
+    return source.quarantined(number, text, None, "is not a JSON object")
 
 
 def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
@@ -33,7 +64,7 @@ def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
         return
     except (ValueError, RecursionError) as error:
         lines = text.splitlines(keepends=True)
-        if len(lines) < 2 or not _is_json(lines[0]):
+        if len(lines) < 2 or _json(lines[0]) is None:
             if text.strip():
                 yield from _one_after_another(source.file, text, error)
             return
@@ -101,14 +132,22 @@ def members(
 
 
 def _before_the_cut(file: str, text: str, line: int, error: Exception) -> Iterator[tuple[None, Any]]:
-    mended = _closed(text) if not isinstance(error, RecursionError) else None
+    """What is whole of a document that breaks off, and why the rest cannot be read."""
+    mended = _mended(text) if not isinstance(error, RecursionError) else None
     if mended is not None:
-        yield None, json.loads(mended)
-    yield None, _not_json(file, text, line, error, mended is not None)
+        yield None, mended
+    number, at = None, 0
+    if isinstance(error, json.JSONDecodeError):
+        number, at = line + error.lineno - 1, error.pos
+    # Python reports an unterminated string where it begins, anything else that lacks an end at the end.
+    cut = "; the file ends too early" if at >= len(text.rstrip()) or "Unterminated" in str(error) else ""
+    kept = "; the records before are imported" if mended is not None else ""
+    reason = f"is not JSON ({error}){cut}{kept}"
+    yield None, QuarantinedRecord(file, number, None, reason, excerpt(text[max(0, at - 80) :]))
 
 
-def _closed(text: str) -> str | None:
-    """The text up to its last complete record, with open brackets closed; None if there is no complete
+def _mended(text: str) -> Any:
+    """The document up to its last complete record, with open brackets closed; None if there is no complete
     record."""
     stack: list[tuple[str, bool]] = []  # closing bracket, and whether it closes a list of records
     key = previous = ""
@@ -127,24 +166,13 @@ def _closed(text: str) -> str | None:
         elif mark == ":":
             key = previous[1:-1]
         previous = mark
-    if whole is None or not stack:
-        return None
-    mended = text[: whole[0]] + whole[1]
-    return mended if _is_json(mended) else None
+    return _json(text[: whole[0]] + whole[1]) if whole is not None and stack else None
 
 
-def _is_json(text: str) -> bool:
+def _json(text: str) -> Any:
+    """The object or list that a text is; None if it is none."""
     try:
-        return isinstance(json.loads(text), dict | list)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        return False
-
-
-def _not_json(file: str, text: str, begins: int, error: Exception, mended: bool) -> QuarantinedRecord:
-    line = begins + error.lineno - 1 if isinstance(error, json.JSONDecodeError) else None
-    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
-    # Python reports an unterminated string where it begins, anything else that lacks an end at the end.
-    cut = "; the file ends too early" if at >= len(text.rstrip()) or "Unterminated" in str(error) else ""
-    kept = "; the records before are imported" if mended else ""
-    reason = f"is not JSON ({error}){cut}{kept}"
-    return QuarantinedRecord(file, line, None, reason, excerpt(text[max(0, at - 80) :]))
+        return None
+    return value if isinstance(value, dict | list) else None

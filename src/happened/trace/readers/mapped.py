@@ -16,9 +16,10 @@ line, also in CSV. Fields that are not mapped become attributes; one that is map
 have at all is told.
 """
 
-import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +28,10 @@ from ...core.errors import TraceFormatError
 from ..jsonl import EXPECTED
 from ..schema import BY_NAME
 from . import table_rows
-from .draft import CARRIED, Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt
-from .jsonlines import object_in
-from .otel_sdk import nanoseconds
+from .draft import CARRIED, Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt, left_out
+from .json_documents import object_in
 from .source import Source
-from .span_drafts import Instance, Span, at, known_kind, span_id
+from .span_drafts import Instance, Span, at, known_kind, nanoseconds, span_id
 
 EVENT_FIELDS = (
     "process", "seq", "kind", "message", "to", "time", "label", "computation", "id", "parents", *CARRIED,
@@ -80,30 +80,22 @@ class Mapping:
                 f"{wrong[0]} is no field of {kind}; those are {', '.join(allowed)}", field="map"
             )
 
-    def get(self, record: dict[str, Any], ours: str) -> Any:
-        """The value of a record for one of our fields; None if it has none."""
+    def find(self, record: dict[str, Any], ours: str, absent: Any = None) -> Any:
+        """The value of a record for one of our fields, or what is given as absent."""
         path = self.source.get(ours)
-        if path is None:
-            return None
-        value: Any = record
-        if path in record:
-            value = record[path]
-        else:
-            for name in path.split("."):
-                value = value.get(name) if isinstance(value, dict) else None
-        return None if value == "" else value
-
-    def occurs(self, record: dict[str, Any], ours: str) -> bool:
-        """Whether a record has the field that is mapped to one of ours, even if it is null."""
-        path = self.source[ours]
-        if path in record:
-            return True
+        if path is None or path in record:
+            return absent if path is None else record[path]
         value: Any = record
         for name in path.split("."):
             if not isinstance(value, dict) or name not in value:
-                return False
+                return absent
             value = value[name]
-        return True
+        return value
+
+    def get(self, record: dict[str, Any], ours: str) -> Any:
+        """The same, None if it is an empty text."""
+        value = self.find(record, ours)
+        return None if value == "" else value
 
     def text(self, record: dict[str, Any], ours: str) -> str | None:
         value = self.get(record, ours)
@@ -192,14 +184,13 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     every = list(drafts)
     receivers: dict[tuple[str, str | None], set[str]] = {}
     names: dict[tuple[str, str], str] = {}
-    position: dict[tuple[str, str], int] = {}
+    position: Counter[tuple[str, str]] = Counter()
     for draft in every:
         place = (draft.computation, draft.process)
-        position[place] = position.get(place, 0) + 1
+        position[place] += 1
         if draft.id is not None:
-            names[draft.computation, draft.id] = (
-                f"{draft.process}#{position[place] if draft.seq is None else draft.seq}"
-            )
+            seq = position[place] if draft.seq is None else draft.seq
+            names[draft.computation, draft.id] = f"{draft.process}#{seq}"
         if draft.kind in ("receive", "deliver"):
             receivers.setdefault((draft.computation, draft.message), set()).add(draft.process)
     for draft in every:
@@ -214,50 +205,55 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
 
 
 def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, Any] | QuarantinedRecord]]:
-    """Objects of JSON lines, or rows of a CSV with a header, as the first line is; each line by itself.
-    Fields that are mapped and not in the header, or in no object, are told: a table without its keys, say,
-    may seem to be in order.
-    """
-    header: list[str] | None = None
-    is_json: bool | None = None
+    """Objects of JSON lines, or rows of a CSV with a header, as the first line is; each line by itself."""
+    lines = source.lines()
+    for number, text in lines:
+        read = _json_records if text.lstrip()[:1] in ("{", "[") else _csv_records
+        yield from read(source, mapping, chain([(number, text)], lines))
+
+
+def _json_records(
+    source: Source, mapping: Mapping, lines: Iterable[tuple[int, str]]
+) -> Iterator[tuple[int, dict[str, Any] | QuarantinedRecord]]:
+    """Fields that are mapped and in no object are told: a table without its keys, say, may seem to be in
+    order."""
     first: tuple[int, dict[str, Any]] | None = None
-    unseen = {*mapping.source}
-    for number, text in source.lines():
-        if is_json is None:
-            is_json = text.lstrip()[:1] in ("{", "[")
-        if is_json:
-            record = object_in(source, number, text)
-            if isinstance(record, dict):
-                first = first or (number, record)
-                unseen -= {ours for ours in unseen if mapping.occurs(record, ours)}
-            yield number, record
-            continue
-        try:
-            (fields,) = csv.reader([text], strict=True)
-        except csv.Error as error:
-            yield number, source.quarantined(number, text, None, f"is not CSV ({error})")
-            continue
-        if header is None:
+    unseen = dict.fromkeys(mapping.source)
+    for number, text in lines:
+        record = object_in(source, number, text)
+        if isinstance(record, dict):
+            first = first or (number, record)
+            for ours in [ours for ours in unseen if mapping.find(record, ours, unseen) is not unseen]:
+                del unseen[ours]
+        yield number, record
+    if first is not None:
+        number, record = first
+        for ours in unseen:
+            names = excerpt(", ".join(record))
+            reason = f"--map names {mapping.source[ours]!r}, which no record has; the first has {names}"
+            yield number, left_out(source.file, number, record, ours, reason, imported=True)
+
+
+def _csv_records(
+    source: Source, mapping: Mapping, lines: Iterable[tuple[int, str]]
+) -> Iterator[tuple[int, dict[str, Any] | QuarantinedRecord]]:
+    """Fields that are mapped and not in the header are told."""
+    header: list[str] | None = None
+    for number, text in lines:
+        fields = source.fields(number, text)
+        if isinstance(fields, QuarantinedRecord):
+            yield number, fields
+        elif header is None:
             header = [name.strip() for name in fields]
             for ours, theirs in mapping.source.items():
                 if theirs not in header:
                     reason = f"--map names {theirs!r}, which is no column; there are {', '.join(header)}"
-                    yield (
-                        number,
-                        QuarantinedRecord(source.file, number, ours, reason, excerpt(text), imported=True),
-                    )
-        elif fields != header and len(fields) == len(header):
-            yield number, dict(zip(header, fields, strict=True))
-        elif fields != header:
+                    yield number, left_out(source.file, number, text, ours, reason, imported=True)
+        elif len(fields) != len(header):
             reason = f"has {len(fields)} fields, not {len(header)}; the line may have been cut"
             yield number, source.quarantined(number, text, None, reason)
-    if first is not None:
-        number, record = first
-        for ours in (ours for ours in mapping.source if ours in unseen):
-            names = excerpt(", ".join(record))
-            reason = f"--map names {mapping.source[ours]!r}, which no record has; the first has {names}"
-            text = excerpt(json.dumps(record))
-            yield number, QuarantinedRecord(source.file, number, ours, reason, text, imported=True)
+        elif fields != header:
+            yield number, dict(zip(header, fields, strict=True))
 
 
 def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
@@ -276,10 +272,8 @@ def event(mapping: Mapping, source: Source, number: int, record: dict[str, Any])
         raise ValueError(
             f"{mapping.source.get('kind', 'kind')} {given}, and what was done with a message is {known}"
         )
-    kind = KIND_OF.get(said.lower(), "internal") if said is not None else "internal"
+    kind = KIND_OF.get((said or "").lower(), "internal") if message is not None else "internal"
     attributes = mapping.others(record)
-    if kind != "internal" and message is None:
-        kind = "internal"
     if kind == "internal" and said is not None:
         attributes["kind"] = said
     return Draft(

@@ -10,6 +10,7 @@ https://protobuf.dev/programming-guides/encoding and opentelemetry-proto, trace/
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from .draft import QuarantinedRecord
@@ -18,7 +19,9 @@ from .source import Source
 MOST_BYTES = 1 << 25
 """Of one message after a length; gRPC's limit is 4 MB. It tells a length from the beginning of a message."""
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT, BYTES = 0, 2
+FIXED = {1: 8, 5: 4}
+"""Wire types, and how many bytes those of fixed size have."""
 
 Decode = Callable[[Any], Any]
 
@@ -33,9 +36,7 @@ def is_protobuf(head: bytes) -> bool:
     A message begins with a resource's spans, field 1, and those with field 1, 2 or 3.
     """
     if not any(byte < 0x20 and byte not in b"\t\n\r" for byte in head):
-        return (
-            False  # a text that begins with a blank line begins like a message; lengths and tags are no text
-        )
+        return False  # a text that begins with a blank line begins like a message; lengths are no text
     at = _start(head)
     try:
         _, after = _varint(head, at + 1)
@@ -101,40 +102,34 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise _Damaged("a number is cut")
 
 
-def _field(data: bytes, at: int) -> tuple[int, int, Any, int]:
-    """(number, wire type, value, where the next begins); the value may be shorter than it says at the end."""
-    tag, at = _varint(data, at)
-    number, kind = tag >> 3, tag & 7
-    if kind == VARINT:
-        value, at = _varint(data, at)
-        return number, kind, value, at
-    if kind in (FIXED64, FIXED32):
-        size = 8 if kind == FIXED64 else 4
-        return number, kind, data[at : at + size], at + size
-    if kind == BYTES:
-        length, at = _varint(data, at)
-        return number, kind, data[at : at + length], at + length
-    raise _Damaged(f"wire type {kind}")
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """(number, value) of each field: an integer, or bytes."""
     at = 0
     while at < len(data):
-        number, kind, value, at = _field(data, at)
-        if at > len(data):
+        value: Any
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == VARINT:
+            value, end = _varint(data, at)
+        elif kind == BYTES or kind in FIXED:
+            size, at = _varint(data, at) if kind == BYTES else (FIXED[kind], at)
+            end = at + size
+            value = data[at:end]
+        else:
+            raise _Damaged(f"wire type {kind}")
+        if end > len(data):
             raise _Damaged("ends too early")
-        yield number, kind, value
+        yield tag >> 3, value
+        at = end
 
 
 Fields = dict[int, tuple[str, Decode, bool]]
 """By number: the name in JSON, how to decode it, and whether it repeats."""
 
 
-def _message(data: bytes, fields: Fields) -> dict[str, Any]:
-    if not isinstance(data, bytes):
-        raise _Damaged("a number where a message belongs")
+def _message(data: Any, fields: Fields) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for number, _, value in _fields(data):
+    for number, value in _fields(_bytes(data, "a message")):
         if number in fields:
             name, decode, repeats = fields[number]
             if repeats:
@@ -146,28 +141,28 @@ def _message(data: bytes, fields: Fields) -> dict[str, Any]:
 
 def _whole_resources(data: bytes) -> Iterator[dict[str, Any]]:
     """A document for each resource that is whole, of a message that is not."""
-    try:
-        for number, _, value in _fields(data):
+    with suppress(_Damaged):
+        for number, value in _fields(data):
             if number == 1:
                 yield {"resourceSpans": [_message(value, _RESOURCE_SPANS)]}
-    except _Damaged:
-        return
 
 
 def _of(fields: Fields) -> Decode:
     return lambda data: _message(data, fields)
 
 
-def _text(data: Any) -> str:
+def _bytes(data: Any, what: str) -> bytes:
     if not isinstance(data, bytes):
-        raise _Damaged("a number where text belongs")
-    return data.decode(errors="replace")
+        raise _Damaged(f"a number where {what} belongs")
+    return data
+
+
+def _text(data: Any) -> str:
+    return _bytes(data, "text").decode(errors="replace")
 
 
 def _hex(data: Any) -> str:
-    if not isinstance(data, bytes):
-        raise _Damaged("a number where an id belongs")
-    return data.hex()
+    return _bytes(data, "an id").hex()
 
 
 def _fixed64(data: Any) -> int:

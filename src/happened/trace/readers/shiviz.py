@@ -13,12 +13,13 @@ A log holds no message names: causes are read off the clocks, see clocked.py.
 import json
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from ...core.errors import TraceFormatError
-from .clocked import assemble_clocked, clock_problem, out_of_file_order
+from .clocked import assemble_clocked, clock_problem
+from .clocked import counts as counts
 from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt
 from .source import Source
 
@@ -53,13 +54,10 @@ def parse(source: Source, options: Options) -> Parsed:
     pattern = compile_javascript(regex, GROUPS)
     log = _Log(source.file, text, start)
     for computation, begin, end in _runs(log, source.computation, delimiter):
-        at = begin
         for match in pattern.finditer(text, begin, end):
             if match[0]:  # an expression that matches nothing at all would match everywhere
-                log.skip(at, match.start())
-                at = match.end()
+                log.found(match)
                 yield _draft(match, log, computation)
-        log.skip(at, end)
     yield from log.unmatched(regex)
 
 
@@ -67,46 +65,37 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     return assemble_clocked(drafts, causes_from_clocks=True)
 
 
-def counts(drafts: list[Draft]) -> dict[str, int]:
-    return {"hosts_out_of_file_order": out_of_file_order(drafts)}
-
-
 class _Log:
-    """The text with its line numbers, and the lines no event was found in."""
+    """The text with its line numbers, and the lines in which something was found."""
 
     def __init__(self, file: str, text: str, start: int) -> None:
-        self.file = file
-        self.text = text
-        self.start = start
+        self.file, self.text, self.start = file, text, start
         self._ends = [match.start() for match in re.finditer("\n", text)]
-        self._skipped: list[tuple[int, str]] = []
+        self._found: set[int] = set()
 
     def line(self, offset: int) -> int:
         return bisect_left(self._ends, offset) + 1
 
-    def skip(self, begin: int, end: int) -> None:
-        """Record the whole lines of this stretch as skipped; not the rest of a line in which an event was
-        found."""
-        for match in re.finditer(r"[^\n]+", self.text[begin:end]):
-            first, last = begin + match.start(), begin + match.end()
-            is_whole = self.text[first - 1 : first] in ("", "\n") and self.text[last : last + 1] in ("", "\n")
-            if match[0].strip() and is_whole:
-                self._skipped.append((self.line(first), match[0]))
+    def found(self, match: re.Match[str]) -> None:
+        self._found.update(range(self.line(match.start()), self.line(match.end() - 1) + 1))
 
     def unmatched(self, regex: str) -> Iterator[QuarantinedRecord]:
-        """The lines skipped; TraceFormatError if that is all of them."""
-        lines = sum(bool(line.strip()) for line in self.text[self.start :].splitlines())
-        if lines and len(self._skipped) >= lines:
-            line, first = self._skipped[0]
+        """The lines in which nothing was found; TraceFormatError if that is all of them."""
+        numbered = enumerate(self.text[self.start :].split("\n"), start=self.line(self.start))
+        lines = [(number, text) for number, text in numbered if text.strip()]
+        left = [(number, text) for number, text in lines if number not in self._found]
+        if lines and len(left) == len(lines):
+            number, first = left[0]
             raise TraceFormatError(
-                f"{regex!r} matches 0 of {lines} lines; the first that does not is line {line}: "
+                f"{regex!r} matches 0 of {len(lines)} lines; the first that does not is line {number}: "
                 f"{excerpt(first)!r}. Give the log's own: --regex '(?<host>…) (?<clock>{{.*}})…(?<event>…)'",
                 file=self.file,
                 field="regex",
             )
-        reason = f"does not match the regular expression; {lines - len(self._skipped)} of {lines} lines do"
-        for line, text in self._skipped:
-            yield QuarantinedRecord(self.file, line, "regex", reason, excerpt(text))
+        matched = len(lines) - len(left)
+        reason = f"does not match the regular expression; {matched} of {len(lines)} lines do"
+        for number, text in left:
+            yield QuarantinedRecord(self.file, number, "regex", reason, excerpt(text))
 
 
 def _expressions(text: str, file: str, options: Options) -> tuple[str, str | None, int]:
@@ -139,24 +128,18 @@ def _parsers(path: str) -> list[dict[str, str]]:
 def _runs(log: _Log, computation: str, delimiter: str | None) -> Iterator[tuple[str, int, int]]:
     """(computation, begin, end) of each run."""
     begin, name = log.start, computation
-    used: dict[str, int] = {}
+    used: Counter[str] = Counter()
     if delimiter is not None:
         pattern = compile_javascript(delimiter)
         for number, match in enumerate(pattern.finditer(log.text, log.start), start=1):
             if number > 1 or log.text[begin : match.start()].strip():
                 yield name, begin, match.start()
             label = match["trace"] if "trace" in pattern.groupindex else str(number)
-            used[label] = used.get(label, 0) + 1
+            used[label] += 1
             again = f" ({used[label]})" if used[label] > 1 else ""
             begin, name = match.end(), f"{computation}#{label}{again}"
+            log.found(match)
     yield name, begin, len(log.text)
-
-
-def _clock(text: str) -> Any:
-    """A clock as JSON, or as TLA+ prints a string that holds one: with its quotation marks escaped."""
-    if '\\"' in text:
-        text = text.strip('"').replace('\\"', '"')
-    return json.loads(text)
 
 
 def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | QuarantinedRecord:
@@ -170,8 +153,11 @@ def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | Quarant
 
     if not host:
         return rejected("host", "is empty; every event belongs to a host")
+    text = groups.pop("clock", "")
+    if '\\"' in text:  # as TLA+ prints a string that holds a clock: with its quotation marks escaped
+        text = text.strip('"').replace('\\"', '"')
     try:
-        clock = _clock(groups.pop("clock", ""))
+        clock = json.loads(text)
     except (ValueError, RecursionError) as error:
         return rejected("clock", f"is not JSON: {error}")
     problem = clock_problem(host, clock)

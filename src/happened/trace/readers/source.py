@@ -5,24 +5,26 @@ Bytes that are not UTF-8 are replaced and a compressed stream that ends too earl
 goes; either is remembered in `faults`, which is complete once the lines have been consumed.
 """
 
+import csv
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any, cast
 
 import pyarrow as pa
 
 from ...core.errors import TraceFormatError
 from ..store import AnyPath, size_of
-from .draft import QuarantinedRecord, excerpt
+from .draft import QuarantinedRecord, excerpt, left_out
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
 CUT = "the compressed file is cut or damaged"
+MOST_LOOKED_AT = 1 << 16  # characters, to tell a format
 TYPICAL_RATIO = 12  # of logs, compressed by either
 BYTE_ORDER_MARK = "﻿"
 
@@ -42,60 +44,58 @@ class Source:
         which a compressed file was cut.
         """
         for number, text in self.numbered:
-            if text.strip() and not (self._is_cut and not text.endswith("\n")):
+            is_whole = text.endswith("\n") or not any(fault.reason.startswith(CUT) for fault in self.faults)
+            if text.strip() and is_whole:
                 yield number, text.rstrip("\r\n")
-
-    @property
-    def _is_cut(self) -> bool:
-        return any(fault.reason.startswith(CUT) for fault in self.faults)
 
     def quarantined(
         self, number: int | None, record: object, field: str | None, reason: str
     ) -> QuarantinedRecord:
-        """Why a record of this file is left out; `record` is its text, or the value that was parsed."""
-        text = record if isinstance(record, str) else json.dumps(record)
-        return QuarantinedRecord(self.file, number, field, reason, excerpt(text))
+        return left_out(self.file, number, record, field, reason)
+
+    def fields(self, number: int, text: str) -> list[str] | QuarantinedRecord:
+        """The fields of a line of CSV. Each line stands by itself: an open quote must not swallow the rest of
+        the file."""
+        try:
+            (fields,) = csv.reader([text], strict=True)
+        except csv.Error as error:
+            return self.quarantined(number, text, None, f"is not CSV ({error})")
+        return fields
 
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")
 
-    def head(self, size: int = 64) -> bytes:
+    def head(self) -> bytes:
         """The first bytes of a whole file, to detect whether it is text; b"" for a part of a file."""
-        return first_bytes(self.path, size) if self.path is not None else b""
+        return first_bytes(self.path) if self.path is not None else b""
 
     def content(self) -> bytes:
         """The bytes of a whole binary file; of a damaged compressed file, those before the damage."""
         if self.path is None:
             return b""
-        chunks: list[bytes] = []
         with _opened(self.path, self.faults) as stream:
-            while chunk := stream.read(1 << 20):
-                chunks.append(chunk)
-        return b"".join(chunks)
+            return b"".join(iter(partial(stream.read, 1 << 20), b""))
 
 
 def open_source(path: AnyPath, computation: str = "") -> Source:
+    if path.is_dir():
+        raise TraceFormatError("is a directory; give the files in it", file=str(path))
     if not path.is_file():
-        reason = (
-            "is a directory; give the files in it"
-            if path.is_dir()
-            else "no such file; give the logs to import"
-        )
-        raise TraceFormatError(reason, file=str(path))
+        raise TraceFormatError("no such file; give the logs to import", file=str(path))
     faults: list[QuarantinedRecord] = []
     return Source(str(path), _decoded(path, faults), computation, faults, path)
 
 
-def beginning(path: AnyPath, size: int = 1 << 16) -> str:
+def beginning(path: AnyPath) -> str:
     """The first characters of a file, for telling its format."""
-    return _beginning(open_source(path), size)
+    return _beginning(open_source(path))
 
 
-def _beginning(source: Source, size: int) -> str:
+def _beginning(source: Source) -> str:
     text = ""
     for _, line in source.numbered:
-        text += line[:size]
-        if len(text) >= size:
+        text += line[:MOST_LOOKED_AT]
+        if len(text) >= MOST_LOOKED_AT:
             break
     return text
 
@@ -103,7 +103,7 @@ def _beginning(source: Source, size: int) -> str:
 def unreadable(path: AnyPath) -> str | None:
     """Why the format cannot be detected: the file is cut, damaged or empty; None if it can be read."""
     source = open_source(path)
-    text = _beginning(source, 1 << 16)
+    text = _beginning(source)
     cut = (fault.reason for fault in source.faults if fault.reason.startswith(CUT))
     return next(cut, None) or (None if text.strip() else EMPTY)
 
@@ -111,12 +111,8 @@ def unreadable(path: AnyPath) -> str | None:
 def open_piece(path: AnyPath, begin: int, end: int, first_line: int, computation: str = "") -> Source:
     """The lines that begin within [begin, end) of a file that is not compressed."""
     faults: list[QuarantinedRecord] = []
-    return Source(
-        str(path),
-        _decode(_lines_between(path, begin, end), str(path), first_line, faults),
-        computation,
-        faults,
-    )
+    lines = _decode(_lines_between(path, begin, end), str(path), first_line, faults)
+    return Source(str(path), lines, computation, faults)
 
 
 def lines_begun(path: AnyPath, begin: int, end: int) -> int:
@@ -131,9 +127,9 @@ def lines_begun(path: AnyPath, begin: int, end: int) -> int:
     return count
 
 
-def first_bytes(path: AnyPath, size: int) -> bytes:
+def first_bytes(path: AnyPath) -> bytes:
     with _opened(path, []) as stream:
-        return bytes(stream.read(size))
+        return bytes(stream.read(64))
 
 
 def compression_of(path: AnyPath) -> str | None:
@@ -153,18 +149,12 @@ def is_compressed(path: AnyPath) -> bool:
     return compression_of(path) is not None
 
 
-def _uncompressed(raw: IO[bytes], compression: str) -> IO[bytes]:
-    if compression == "gzip":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    return cast(IO[bytes], io.BufferedReader(_Zstd(raw)))
-
-
 class _UpToTheCut(io.RawIOBase):
-    """The part of a compressed stream that can be decompressed; `tell` is called with the error that ended
+    """The part of a compressed stream that `read` can decompress; `tell` is called with the error that ended
     it."""
 
-    def __init__(self, stream: IO[bytes], tell: Callable[[Exception], object]) -> None:
-        self._stream = cast(io.BufferedReader, stream)
+    def __init__(self, read: Callable[[int], bytes], tell: Callable[[Exception], object]) -> None:
+        self._read = read
         self._tell = tell
         self._failed = False
 
@@ -173,28 +163,13 @@ class _UpToTheCut(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            chunk = b"" if self._failed else self._stream.read1(len(buffer))
+            chunk = b"" if self._failed else self._read(len(buffer))
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             # An OSError without a number is gzip's word, and Arrow's, for a damaged stream.
             self._failed, chunk = True, b""
             self._tell(error)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-
-class _Zstd(io.RawIOBase):
-    """A zstd stream, read by Arrow's decoder, which says only that it failed when the stream is cut."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._stream.read(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
@@ -218,8 +193,11 @@ def _opened(
             if compression is None:
                 yield raw
             else:
-                whole = _UpToTheCut(_uncompressed(raw, compression), note)
-                yield cast(IO[bytes], io.BufferedReader(whole))
+                if compression == "gzip":
+                    read: Callable[[int], bytes] = gzip.GzipFile(fileobj=raw).read1
+                else:  # Arrow's decoder says only that it failed when the stream is cut
+                    read = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd").read
+                yield cast(IO[bytes], io.BufferedReader(_UpToTheCut(read, note)))
     except OSError as error:
         raise TraceFormatError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
 

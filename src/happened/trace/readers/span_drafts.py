@@ -1,78 +1,55 @@
 """What every format of spans has in common: one draft per span, with its process, kind, queue and peer.
 
-A process is an instance of a service. `instance_name` names it from whatever the source says about the place
-a span ran in, the most telling fact first; a service of which nothing else is known is one instance.
+A process is an instance of a service. `Instance.of` names it from whatever the source says about the place a
+span ran in, the most telling fact first; a service of which nothing else is known is one instance.
 
 A *channel* is what a queue keeps in order: the messages of one key, session, conversation or ordering group,
 or else of one partition, of one destination. Where attributes name none, nothing is in order.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
-from ..lane_names import LANE
-from .draft import Draft, QuarantinedRecord
+from ..schema import LANE
+from .draft import Draft, Parsed, QuarantinedRecord, left_out
+from .json_documents import as_object
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 PARTITION = "partition-"
 
 INSTANCE_FACTS = (
-    ("service.instance.id",),
-    ("k8s.pod.name",),
-    ("k8s.pod.uid",),
-    ("container.id",),
-    ("host.name", "process.pid"),
-    ("hostname", "pid"),
-    ("host.id",),
-    ("host.name",),
-    ("hostname",),
-    ("jaeger.hostname",),
-    ("client-uuid",),
-    ("ip",),
-)
-
+    ("service.instance.id",), ("k8s.pod.name",), ("k8s.pod.uid",), ("container.id",),
+    ("host.name", "process.pid"), ("hostname", "pid"), ("host.id",), ("host.name",), ("hostname",),
+    ("jaeger.hostname",), ("client-uuid",), ("ip",),
+)  # fmt: skip
 KEYS = (
-    "messaging.kafka.message.key",
-    "messaging.kafka.message_key",
-    "kafka.key",
-    "messaging.gcp_pubsub.message.ordering_key",
-    "messaging.rocketmq.message.group",
-    "messaging.sqs.message.group.id",
-    "messaging.message.group.id",
-    "messaging.servicebus.session.id",
-    "messaging.session.id",
-    "session.id",
-    "messaging.message.conversation_id",
-    "messaging.conversation_id",
-)
+    "messaging.kafka.message.key", "messaging.kafka.message_key", "kafka.key",
+    "messaging.gcp_pubsub.message.ordering_key", "messaging.rocketmq.message.group",
+    "messaging.sqs.message.group.id", "messaging.message.group.id",
+    "messaging.servicebus.session.id", "messaging.session.id", "session.id",
+    "messaging.message.conversation_id", "messaging.conversation_id",
+)  # fmt: skip
 PARTITIONS = (
-    "messaging.destination.partition.id",
-    "messaging.kafka.destination.partition",
-    "messaging.kafka.partition",
-    "kafka.partition",
-)
+    "messaging.destination.partition.id", "messaging.kafka.destination.partition",
+    "messaging.kafka.partition", "kafka.partition",
+)  # fmt: skip
 DESTINATIONS = (
-    "messaging.destination.name",
-    "messaging.destination",
-    "messaging.kafka.topic",
-    "kafka.topic",
-    "message_bus.destination",
-)
+    "messaging.destination.name", "messaging.destination",
+    "messaging.kafka.topic", "kafka.topic", "message_bus.destination",
+)  # fmt: skip
 GROUPS = ("messaging.consumer.group.name", "messaging.kafka.consumer.group", "messaging.kafka.consumer_group")
 TASKS = ("task.id", "asyncio.task", "coroutine.id", "goroutine.id", "fiber.id", "thread.id", "thread.name")
 OPERATIONS = ("messaging.operation.type", "messaging.operation")
 NAMED_PEERS = ("peer", "peer.service")
 PEERS = (
-    "db.name",
-    "db.system.name",
-    "db.system",
-    "messaging.system",
-    "server.address",
-    "net.peer.name",
-    "peer.hostname",
-    "peer.address",
-    "net.peer.ip",
-)
+    "db.name", "db.system.name", "db.system", "messaging.system",
+    "server.address", "net.peer.name", "peer.hostname", "peer.address", "net.peer.ip",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +61,9 @@ class Instance:
 
     @classmethod
     def of(cls, service: str, facts: Mapping[str, str]) -> "Instance":
-        return cls(service, instance_name(service, facts))
-
-
-def instance_name(service: str, facts: Mapping[str, str]) -> str:
-    for names in INSTANCE_FACTS:
-        if all(facts.get(name) for name in names):
-            return at(service, ":".join(facts[name] for name in names))
-    return at(service, "")
+        """The instance that the first of INSTANCE_FACTS names that are all among these facts."""
+        known = (names for names in INSTANCE_FACTS if all(facts.get(name) for name in names))
+        return cls(service, at(service, ":".join(facts[name] for name in next(known, ()))))
 
 
 def at(service: str, place: str) -> str:
@@ -145,14 +117,60 @@ def span_id(trace: str, span: str) -> str:
     return f"{trace}:{span}"
 
 
-def set_aside(
-    problem: QuarantinedRecord, trace: object, span: object, parents: tuple[str, ...]
-) -> Iterator[Draft | QuarantinedRecord]:
-    """A span that cannot be imported: it is quarantined, and its children will be its parents' instead."""
-    yield problem
-    if trace is not None and span is not None:
-        id = span_id(str(trace), str(span))
-        yield Draft(problem.file, problem.line or 0, str(trace), "", id=id, parents=parents, absent=True)
+class SpanNames(NamedTuple):
+    """What is known of a span that cannot be imported."""
+
+    trace: str
+    id: str
+    parents: tuple[str, ...]
+
+
+class NoSpan(Exception):
+    """A record cannot be imported as a span. If its names are known, its children become its parents'."""
+
+    def __init__(self, field: str | None, reason: str, names: SpanNames | None = None) -> None:
+        super().__init__(reason)
+        self.field, self.reason, self.names = field, reason, names
+
+
+def drafted(file: str, line: int, record: Any, read: Callable[..., Span], *context: Any) -> Parsed:
+    """What becomes of a record that `read(record, *context)` makes a span of; one that was quarantined
+    already stays so."""
+    if isinstance(record, QuarantinedRecord):
+        yield record
+        return
+    try:
+        yield read(record, *context).draft(file, line)
+    except NoSpan as problem:
+        yield left_out(file, line, record, problem.field, problem.reason)
+        if problem.names is not None:
+            trace, id, parents = problem.names
+            yield Draft(file, line, trace, "", id=span_id(trace, id), parents=parents, absent=True)
+
+
+def texts(attributes: Any) -> dict[str, str]:
+    """Attributes as strings: values that are none are written as JSON."""
+    return {
+        str(name): value if isinstance(value, str) else json.dumps(value)
+        for name, value in as_object(attributes).items()
+    }
+
+
+def nanoseconds(value: Any) -> int | None:
+    """A time since 1970, ISO 8601 or a number whose size tells its unit; None if there is none. ValueError if
+    it cannot be read."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and not value.lstrip("-").replace(".", "", 1).isdigit():
+        moment = datetime.fromisoformat(value)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return (moment - EPOCH) // timedelta(microseconds=1) * 1000
+    number = float(value)
+    for unit, above in ((1, 1e17), (1000, 1e14), (1_000_000, 1e11), (1_000_000_000, 0)):
+        if abs(number) >= above:
+            whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
+            return int(value) * unit if whole else round(number * unit / 1000) * 1000  # doubles know no more
+    raise ValueError(f"{value!r} is no number")
 
 
 def known_kind(kind: object) -> str:

@@ -27,24 +27,14 @@ what its children received by an event of its own.
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, permutations
 
-from ..lane_names import LANE
-from .cycles import circles
+from ..schema import LANE
+from .cycles import Parentage, circles
 from .draft import Draft
-from .parentage import Parentage
-from .span_drafts import (
-    GROUPS,
-    OPERATIONS,
-    TASKS,
-    callee_of,
-    caller_of,
-    first_of,
-    has_failed,
-    is_partition,
-)
+from .span_drafts import GROUPS, OPERATIONS, TASKS, callee_of, caller_of, first_of, has_failed, is_partition
 
 RECORDED = frozenset({"parent", "link", "request", "publish"})
 BY_CLOCK = frozenset({"sequence", "queue", "clock"})
@@ -218,9 +208,12 @@ class SpanGraph:
                 handled_inside = self._ties[i, j] == PUBLISH and self._is_received_only(i, requests[j])
                 self.events[event].kind = "receive" if handled_inside else "deliver"
                 self.events[event].message = message
+                queue = None
                 if not handled_inside:
-                    self._note_call(event, self.spans[j].attributes)
-                queue = None if handled_inside else self._queue(i, j)
+                    caller = self.spans[j].attributes
+                    failed = {"caller_failed": "true"} if has_failed(caller) else {}
+                    self.events[event].notes |= {"caller": caller["service"]} | failed
+                    queue = self._queue(i, j)
                 if queue is not None:
                     self.events[event].owner = queue
                     self.events[event].within = -1
@@ -241,18 +234,19 @@ class SpanGraph:
                     for event in chain.from_iterable(earlier_runs):
                         self._before(start, event, "queue")
             rank = {event: at for at, event in enumerate(self._consistent_order())}
+
+            def sent_at(delivery: int) -> tuple[int, int]:
+                """The place of its send in that order; of those on a circle of the record, the time."""
+                send = self.senders[self.events[delivery].message or ""]
+                return rank.get(send, len(rank)), self.spans[self.events[send].span].time or 0
+
             for run in (run for runs in queues for run in runs):
-                run.sort(key=lambda event: self._sent_at(event, rank))
+                run.sort(key=sent_at)
         for runs, level in zip(queues, levels, strict=True):
             for run in runs:
                 for earlier, later in pairwise(run):
                     self._before(later, earlier, "queue")
             self._follow(level)
-
-    def _sent_at(self, delivery: int, rank: Mapping[int, int]) -> tuple[int, int]:
-        """The place of its send in an order; of those that the record puts in a circle, the time."""
-        send = self.senders[self.events[delivery].message or ""]
-        return rank.get(send, len(rank)), self.spans[self.events[send].span].time or 0
 
     def _is_received_only(self, i: int, receivers: Sequence[int]) -> bool:
         """Whether a span only fetched a message that another span, which it started, was given.
@@ -336,11 +330,6 @@ class SpanGraph:
                 groups.setdefault((f"task of {span.process}", task), []).append((i, *times))
         return list(groups.values())
 
-    def _note_call(self, delivery: int, caller: Mapping[str, str]) -> None:
-        self.events[delivery].notes["caller"] = caller["service"]
-        if has_failed(caller):
-            self.events[delivery].notes["caller_failed"] = "true"
-
     def _note_peers(self, requests: list[list[int]], parentage: Parentage) -> None:
         """Whom spans called, or were called by, where the other side recorded nothing.
 
@@ -370,13 +359,10 @@ class SpanGraph:
                 for (earlier, _, end), (later, start, _) in permutations(group, 2):
                     if end < start:
                         self._before(2 * later, 2 * earlier + 1, "sequence")
-        for circle in self._circles():
-            members = set(circle)
-            for at in circle:
-                event = self.events[at]
-                kept = _recorded_within(members, event)
-                self.dropped += len(set(event.before)) - len(set(kept))
-                event.before = kept
+        for at, kept in self._without_circles():
+            event = self.events[at]
+            self.dropped += len(set(event.before)) - len(set(kept))
+            event.before = kept
 
     def _consistent_order(self) -> list[int]:
         """Events in an order that no recorded edge contradicts, nor one of a clock that agrees with those."""
@@ -384,19 +370,17 @@ class SpanGraph:
         if len(order) == len(self.events):
             return order
         events = list(self.events)
-        for circle in self._circles():
-            members = set(circle)
-            for at in circle:
-                events[at] = replace(events[at], before=_recorded_within(members, events[at]))
+        for at, kept in self._without_circles():
+            events[at] = replace(events[at], before=kept)
         return causes_first(events)
 
-    def _circles(self) -> list[list[int]]:
-        return circles([[earlier for earlier, _ in event.before] for event in self.events])
-
-
-def _recorded_within(circle: set[int], event: SpanEvent) -> list[tuple[int, str]]:
-    """The edges to an event of a circle, without those by which a clock closed it."""
-    return [edge for edge in event.before if edge[0] not in circle or edge[1] not in BY_CLOCK]
+    def _without_circles(self) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+        """Of each event on a circle, the edges to it without those by which a clock closed the circle."""
+        for circle in circles([[earlier for earlier, _ in event.before] for event in self.events]):
+            members = set(circle)
+            for at in circle:
+                before = self.events[at].before
+                yield at, [edge for edge in before if edge[0] not in members or edge[1] not in BY_CLOCK]
 
 
 def causes_first(events: Sequence[SpanEvent]) -> list[int]:
@@ -405,10 +389,7 @@ def causes_first(events: Sequence[SpanEvent]) -> list[int]:
     What is on a cycle, or after one, is not in it.
     """
     unmet = [len(event.before) for event in events]
-    effects: list[list[int]] = [[] for _ in events]
-    for e, event in enumerate(events):
-        for earlier, _ in event.before:
-            effects[earlier].append(e)
+    effects = effects_of(events)
     latest = [event.time if event.time is not None else -(1 << 63) for event in events]
     ready = [(latest[e], e) for e, count in enumerate(unmet) if count == 0]
     heapq.heapify(ready)
@@ -423,6 +404,15 @@ def causes_first(events: Sequence[SpanEvent]) -> list[int]:
             if unmet[effect] == 0:
                 heapq.heappush(ready, (latest[effect], effect))
     return order
+
+
+def effects_of(events: Sequence[SpanEvent]) -> list[list[int]]:
+    """The events to which there is an edge from each event."""
+    effects: list[list[int]] = [[] for _ in events]
+    for e, event in enumerate(events):
+        for earlier, _ in event.before:
+            effects[earlier].append(e)
+    return effects
 
 
 def interval(span: Draft) -> tuple[int, int] | None:

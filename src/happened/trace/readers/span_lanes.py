@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..lane_names import LANE, instance_of
-from .span_graph import RECORDED, SpanEvent, SpanGraph, causes_first
+from ..schema import LANE, instance_of
+from .span_graph import RECORDED, SpanEvent, SpanGraph, causes_first, effects_of
 
 MOST_TRIED = 64
 """Lanes on which nothing is open that are tried, the last used first, before a new one is begun."""
@@ -132,10 +132,7 @@ def follow_clocks(events: Sequence[SpanEvent]) -> None:
     queues: dict[str, list[int]] = {}
     for e in sorted(turn, key=turn.__getitem__, reverse=True):
         queues.setdefault(owner[e], []).append(e)
-    effects: list[list[int]] = [[] for _ in events]
-    for e, event in enumerate(events):
-        for earlier, _ in event.before:
-            effects[earlier].append(e)
+    effects = effects_of(events)
     unmet = [len(event.before) for event in events]
     placed = [False] * len(events)
     last: dict[str, int] = {}

@@ -4,15 +4,14 @@ Records here are by our names for their fields (DAG, LOG, HISTORY). A table has 
 the order of a process's events must be in a column: `position` of a log, `transaction` of a history.
 """
 
-import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from . import dag, database_histories, mapped
-from .arrow_records import Nanoseconds, Record
-from .draft import Assembly, Draft, Options, QuarantinedRecord, excerpt
+from .draft import Assembly, Draft, Options, QuarantinedRecord, left_out
 from .source import Source
-from .table_spans import FILE, ROW
+from .table_spans import FILE, ROW, Nanoseconds, Record
 
 DAG = ("id", "parents", "computation", "author", "time", "label")
 LOG = tuple("position" if name == "seq" else name for name in mapped.EVENT_FIELDS)
@@ -47,7 +46,7 @@ def log_drafts(record: Record) -> Iterator[Draft | QuarantinedRecord]:
             raise ValueError("has no position; events of a process have no order without")
         draft = mapped.event(EVENT, Source(FILE, ()), ROW, record | {"seq": position})
     except (ValueError, TypeError, OverflowError) as error:
-        yield QuarantinedRecord(FILE, ROW, None, str(error), excerpt(json.dumps(record, default=str)))
+        yield left_out(FILE, ROW, record, None, str(error))
         return
     if partition is not None:
         draft.attributes[PARTITION] = str(partition)
@@ -57,9 +56,7 @@ def log_drafts(record: Record) -> Iterator[Draft | QuarantinedRecord]:
 def history_drafts(record: Record) -> Iterator[Draft | QuarantinedRecord]:
     """A transaction of a session: [(r or w, key, value), …], or the same as text."""
 
-    def rejected(field: str, reason: str) -> QuarantinedRecord:
-        return QuarantinedRecord(FILE, ROW, field, reason, excerpt(json.dumps(record, default=str)))
-
+    rejected = partial(left_out, FILE, ROW, record)
     session, number = record.get("session"), record.get("transaction")
     if session is None:
         yield rejected("session", "is missing; it names the process")
@@ -135,16 +132,10 @@ def _sorted(drafts: Iterable[Draft]) -> list[Draft]:
     """The drafts sorted by process, position, time and the rest of their content."""
 
     def key(draft: Draft) -> tuple[Any, ...]:
-        places = (draft.process, draft.seq is None, draft.seq or 0, draft.time is None, draft.time or 0)
-        said = (
-            draft.id or "",
-            draft.kind,
-            draft.message or "",
-            draft.label or "",
-            draft.parents,
-            draft.links,
+        return (
+            *(draft.process, draft.seq is None, draft.seq or 0, draft.time is None, draft.time or 0),
+            *(draft.id or "", draft.kind, draft.message or "", draft.label or "", draft.parents, draft.links),
+            *(draft.to or [], sorted(draft.attributes.items()), sorted(draft.carried.items())),
         )
-        others = (draft.to or [], sorted(draft.attributes.items()), sorted(draft.carried.items()))
-        return *places, *said, *others
 
     return sorted(drafts, key=key)

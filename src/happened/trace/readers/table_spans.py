@@ -11,14 +11,81 @@ orders them but a clock.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from ...core.errors import TraceFormatError
-from . import jaeger, otlp, zipkin
-from .arrow_records import Nanoseconds, Record
-from .draft import Draft, Parsed, QuarantinedRecord, excerpt
-from .json_documents import members
-from .otel_sdk import nanoseconds
+from . import otlp
+from .draft import Draft, Parsed, QuarantinedRecord, left_out
+from .json_documents import as_object, members, objects_in
+from .span_drafts import EPOCH, drafted, nanoseconds, texts
+from .span_formats import jaeger_span, zipkin_drafts
+
+Record = dict[str, Any]
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Nanoseconds(int):
+    """A time since 1970 or a duration in nanoseconds, converted from a column whose type names its unit."""
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
+    """The rows of a batch, as readers of JSON take them: structs and maps become objects, of which nulls are
+    left out; bytes become hexadecimal digits, timestamps and intervals Nanoseconds, decimals numbers, dates
+    ISO text."""
+    columns = [_values(column) for column in batch.columns]
+    for row in zip(*columns, strict=True):
+        yield {name: value for name, value in zip(batch.schema.names, row, strict=True) if value is not None}
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):  # not through `datetime`, which ends with the year 9999
+        scale = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}[column.type.unit]
+        return [None if n is None else Nanoseconds(n * scale) for n in column.cast(pa.int64()).to_pylist()]
+    convert = _converter(column.type)
+    values: list[Any] = column.to_pylist()
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """A function that converts a value of this type to a plain one; None if no conversion is needed."""
+    if pa.types.is_struct(kind):
+        within = {field.name: _converter(field.type) or _same for field in kind}
+        return lambda value: {n: within[n](each) for n, each in value.items() if each is not None}
+    if pa.types.is_map(kind):
+        of_item = _converter(kind.item_type) or _same
+        return lambda pairs: {str(_plain(n)): of_item(each) for n, each in pairs if each is not None}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        of_member = _converter(kind.value_type)
+        if of_member is None:
+            return None
+        return lambda members: [None if each is None else of_member(each) for each in members]
+    is_plain = pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return None if is_plain else _plain
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            return value.hex()
+        case datetime():
+            moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            return Nanoseconds((moment - EPOCH) // MICROSECOND * 1000)
+        case timedelta():
+            return Nanoseconds(value // MICROSECOND * 1000)
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case date():
+            return value.isoformat()
+    return value
+
 
 FILE = "the frame"
 ROW = 0
@@ -31,7 +98,7 @@ class Preset:
 
     columns   by field of its records, what that is to us (see `happened.spark.spans`), or "" if we have no
               word for it
-    spelt     by field, other names of its column, as `spelling` has them; its own name is always one
+    spelt     by field, the names of its column, as `spelling` has them
     shapes    sets of names, as `spelling` has them: a table with all of one is of this kind
     drafts    what a row becomes
     """
@@ -41,18 +108,23 @@ class Preset:
     shapes: tuple[frozenset[str], ...]
     drafts: Callable[[Record], Parsed]
 
+    @classmethod
+    def of(cls, fields: str, shapes: str, drafts: Callable[[Record], Parsed]) -> "Preset":
+        """A preset as one writes it down: `field=ours/otherspelling field …` and `name+name name+…`."""
+        columns, spelt = {}, {}
+        for each in fields.split():
+            field, _, known = each.partition("=")
+            columns[field], *others = known.split("/")
+            spelt[field] = (spelling(field), *others)
+        return cls(columns, spelt, tuple(frozenset(each.split("+")) for each in shapes.split()), drafts)
+
     def fields(self, names: Iterable[str]) -> dict[str, str]:
         """For each field of the preset, the first of these column names that stands for it."""
-        found: dict[str, str] = {}
         by_spelling: dict[str, str] = {}
         for name in names:
             by_spelling.setdefault(spelling(name), name)
-        for field in self.columns:
-            for spelt in (spelling(field), *self.spelt.get(field, ())):
-                if spelt in by_spelling:
-                    found[field] = by_spelling[spelt]
-                    break
-        return found
+        found = ((field, next(filter(by_spelling.get, spelt), None)) for field, spelt in self.spelt.items())
+        return {field: by_spelling[spelt] for field, spelt in found if spelt is not None}
 
     def renamed(self, record: Record) -> Record:
         """A record by the names of its fields; what is no field is left out."""
@@ -83,8 +155,7 @@ def drafts_of(preset: str, record: Record) -> Iterator[Draft | QuarantinedRecord
     try:
         yield from PRESETS[preset].drafts(record)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        text = excerpt(json.dumps(record, default=str))
-        yield QuarantinedRecord(FILE, ROW, None, f"cannot be read as a span ({error})", text)
+        yield left_out(FILE, ROW, record, None, f"cannot be read as a span ({error})")
 
 
 def _opentelemetry(record: Record) -> Parsed:
@@ -103,22 +174,15 @@ def _otlp_span(record: Any, facts: Mapping[str, str]) -> Parsed:
     span = PRESETS[OPENTELEMETRY].renamed(record)
     resource = _parsed(span.pop("resource", None))
     resource = resource.get("attributes", resource) if isinstance(resource, dict) else resource
-    mine = dict(facts) | otlp.attributes({"attributes": _attributes(resource)})
+    mine = dict(facts) | texts(_attributes(resource))
     for field, fact in (("serviceName", "service.name"), ("serviceInstanceId", "service.instance.id")):
         if span.get(field):
             mine[fact] = str(span.pop(field))
     span["attributes"] = _attributes(span.get("attributes"))
-    span["links"] = [
-        PRESETS[OPENTELEMETRY].renamed(link)
-        for link in _parsed(span.get("links")) or ()
-        if isinstance(link, dict)
-    ]
+    span["links"] = [PRESETS[OPENTELEMETRY].renamed(link) for link in objects_in(_parsed(span.get("links")))]
     status = _parsed(span.get("status"))
-    code = (
-        next((v for n, v in status.items() if n.lower() == "code"), None)
-        if isinstance(status, dict)
-        else status
-    )
+    codes = (v for n, v in status.items() if n.lower() == "code") if isinstance(status, dict) else [status]
+    code = next(iter(codes), None)
     span["status"] = {"code": f"STATUS_CODE_{code.upper()}" if code in ("Error", "ERROR") else code}
     for name, other in (("startTimeUnixNano", "startTime"), ("endTimeUnixNano", "endTime")):
         if name not in span and other in span:
@@ -144,12 +208,9 @@ def _tempo(record: Record) -> Parsed:
     trace = row.get("traceidtext") or row.get("traceid")
     for resource in row.get("rs") or ():
         around = {spelling(name): value for name, value in resource.items()}
-        facts = {
-            name: str(value)
-            for field, name in TEMPO_FACTS.items()
-            if (value := (around.get("resource") or {}).get(field))
-        }
-        facts |= otlp.attributes({"attributes": _attributes((around.get("resource") or {}).get("Attrs"))})
+        told = around.get("resource") or {}
+        facts = {name: str(told[field]) for field, name in TEMPO_FACTS.items() if told.get(field)}
+        facts |= texts(_attributes(told.get("Attrs")))
         for scope in around.get("ss") or ():
             for span in scope.get("Spans") or scope.get("spans") or ():
                 more = {name: span[field] for field, name in TEMPO_COLUMNS.items() if field in span}
@@ -170,57 +231,43 @@ TEMPO_FACTS = {
 }
 TEMPO_COLUMNS = {"HttpMethod": "http.method", "HttpUrl": "http.url", "HttpStatusCode": "http.status_code"}
 TEMPO_VALUES = (
-    "Value",
-    "ValueInt",
-    "ValueDouble",
-    "ValueBool",
-    "ValueUnsupported",
-    "ValueArray",
-    "ValueKVList",
-)
+    "Value", "ValueInt", "ValueDouble", "ValueBool", "ValueUnsupported", "ValueArray", "ValueKVList",
+)  # fmt: skip
 
 
 def _jaeger(record: Record) -> Parsed:
     for span, holder in members(record, {}, ("data", "spans")):
-        if not isinstance(span, dict):
-            yield from jaeger.drafts(FILE, ROW, None, span)
-            continue
-        span = PRESETS[JAEGER].renamed(span)
-        process = _parsed(span.get("process"))
-        if span.get("serviceName"):
-            process = (process if isinstance(process, dict) else {}) | {"serviceName": span["serviceName"]}
-        if isinstance(process, dict):
-            span["process"] = PRESETS[JAEGER].renamed(process)
-        references = _parsed(span.get("references"))
-        span["references"] = [
-            PRESETS[JAEGER].renamed(each) for each in references or () if isinstance(each, dict)
-        ]
-        span["tags"] = _parsed(span.get("tags"))
-        for name in ("startTime", "duration"):
-            if name in span:
-                span[name] = _microseconds(span[name])
-        yield from jaeger.drafts(FILE, ROW, holder.get("processes"), span)
+        if isinstance(span, dict):
+            span = _renamed_span(PRESETS[JAEGER], span, ("process",), ("startTime", "duration"))
+            references = objects_in(_parsed(span.get("references")))
+            span["references"] = [PRESETS[JAEGER].renamed(each) for each in references]
+        yield from drafted(FILE, ROW, span, jaeger_span, holder.get("processes"))
 
 
 def _zipkin(record: Record) -> Parsed:
     for span, _ in members(record, {}, ("traces", "data")):
-        if not isinstance(span, dict):
-            yield from zipkin.drafts(FILE, ROW, span)
-            continue
-        span = PRESETS[ZIPKIN].renamed(span)
-        for name in ("localEndpoint", "remoteEndpoint"):
-            endpoint = _parsed(span.get(name))
-            if isinstance(endpoint, dict):
-                span[name] = PRESETS[ZIPKIN].renamed(endpoint)
-        if span.get("serviceName"):
-            span["localEndpoint"] = (span.get("localEndpoint") or {}) | {
-                "serviceName": span.pop("serviceName")
-            }
-        span["tags"] = _parsed(span.get("tags"))
-        for name in ("timestamp", "duration"):
-            if name in span:
-                span[name] = _microseconds(span[name])
-        yield from zipkin.drafts(FILE, ROW, span)
+        if isinstance(span, dict):
+            places = ("localEndpoint", "remoteEndpoint")
+            span = _renamed_span(PRESETS[ZIPKIN], span, places, ("timestamp", "duration"))
+        yield from zipkin_drafts(FILE, ROW, span)
+
+
+def _renamed_span(
+    kind: Preset, record: Record, places: tuple[str, ...], times: tuple[str, ...]
+) -> dict[str, Any]:
+    """A span with the field names of its format; the first of the places is where it ran."""
+    span = kind.renamed(record)
+    for name in places:
+        place = _parsed(span.get(name))
+        if isinstance(place, dict):
+            span[name] = kind.renamed(place)
+    if span.get("serviceName"):
+        span[places[0]] = as_object(span.get(places[0])) | {"serviceName": span.pop("serviceName")}
+    span["tags"] = _parsed(span.get("tags"))
+    for name in times:
+        if name in span:
+            span[name] = _microseconds(span[name])
+    return span
 
 
 def _microseconds(value: Any) -> Any:
@@ -245,9 +292,7 @@ def _attributes(value: Any) -> Record:
     if isinstance(value, dict):
         return value
     found: Record = {}
-    for each in value if isinstance(value, list) else ():
-        if not isinstance(each, dict):
-            continue
+    for each in objects_in(value):
         key = each.get("key", each.get("Key"))
         values = [each[name] for name in ("value", *TEMPO_VALUES) if each.get(name) not in (None, [])]
         if key is not None and values:
@@ -265,97 +310,29 @@ def _one(value: Any) -> Any:
 OPENTELEMETRY, JAEGER, ZIPKIN, TEMPO = "opentelemetry", "jaeger", "zipkin", "tempo"
 
 PRESETS: dict[str, Preset] = {
-    TEMPO: Preset(
-        {"TraceID": "trace", "TraceIDText": "", "rs": ""},
-        {},
-        (frozenset({"traceid", "rs"}),),
-        _tempo,
-    ),
-    JAEGER: Preset(
-        {
-            "traceID": "trace",
-            "spanID": "span",
-            "parentSpanID": "parent",
-            "operationName": "label",
-            "startTime": "start",
-            "duration": "duration",
-            "tags": "attributes",
-            "references": "links",
-            "serviceName": "service",
-            "process": "resource",
-            "processID": "",
-            "refType": "",
-            "spans": "",
-            "processes": "",
-            "data": "",
-        },
-        {"serviceName": ("processservicename",), "references": ("refs",)},
-        (
-            frozenset({"traceid", "spans"}),
-            frozenset({"traceid", "spanid", "references"}),
-            frozenset({"traceid", "spanid", "process"}),
-            frozenset({"traceid", "spanid", "processid"}),
-            frozenset({"traceid", "spanid", "operationname", "starttime", "duration"}),
-        ),
+    TEMPO: Preset.of("TraceID=trace TraceIDText rs", "traceid+rs", _tempo),
+    JAEGER: Preset.of(
+        "traceID=trace spanID=span parentSpanID=parent operationName=label startTime=start duration=duration "
+        "tags=attributes references=links/refs serviceName=service/processservicename process=resource "
+        "processID refType spans processes data",
+        "traceid+spans traceid+spanid+references traceid+spanid+process traceid+spanid+processid "
+        "traceid+spanid+operationname+starttime+duration",
         _jaeger,
     ),
-    OPENTELEMETRY: Preset(
-        {
-            "traceId": "trace",
-            "spanId": "span",
-            "parentSpanId": "parent",
-            "name": "label",
-            "kind": "kind",
-            "startTimeUnixNano": "start",
-            "endTimeUnixNano": "end",
-            "startTime": "",
-            "endTime": "",
-            "durationNano": "duration",
-            "attributes": "attributes",
-            "links": "links",
-            "resource": "resource",
-            "serviceName": "service",
-            "serviceInstanceId": "instance",
-            "status": "status",
-            "resourceSpans": "",
-        },
-        {
-            "parentSpanId": ("parentid",),
-            "name": ("spanname",),
-            "kind": ("spankind",),
-            "startTime": ("start",),
-            "endTime": ("end",),
-            "durationNano": ("durationnanos", "durationns"),
-            "attributes": ("spanattributes", "attrs"),
-            "resource": ("resourceattributes",),
-            "status": ("statuscode",),
-            "resourceSpans": ("batches",),
-        },
-        (frozenset({"traceid", "spanid"}), frozenset({"resourcespans"}), frozenset({"batches"})),
+    OPENTELEMETRY: Preset.of(
+        "traceId=trace spanId=span parentSpanId=parent/parentid name=label/spanname kind=kind/spankind "
+        "startTimeUnixNano=start endTimeUnixNano=end startTime=/start endTime=/end "
+        "durationNano=duration/durationnanos/durationns attributes=attributes/spanattributes/attrs "
+        "links=links resource=resource/resourceattributes serviceName=service serviceInstanceId=instance "
+        "status=status/statuscode resourceSpans=/batches",
+        "traceid+spanid resourcespans batches",
         _opentelemetry,
     ),
-    ZIPKIN: Preset(
-        {
-            "traceId": "trace",
-            "id": "span",
-            "parentId": "parent",
-            "name": "label",
-            "kind": "kind",
-            "timestamp": "start",
-            "duration": "duration",
-            "tags": "attributes",
-            "serviceName": "service",
-            "localEndpoint": "resource",
-            "remoteEndpoint": "",
-            "shared": "",
-            "annotations": "",
-            "binaryAnnotations": "",
-            "ipv4": "",
-            "ipv6": "",
-            "port": "",
-        },
-        {},
-        (frozenset({"traceid", "id"}),),
+    ZIPKIN: Preset.of(
+        "traceId=trace id=span parentId=parent name=label kind=kind timestamp=start duration=duration "
+        "tags=attributes serviceName=service localEndpoint=resource remoteEndpoint shared annotations "
+        "binaryAnnotations ipv4 ipv6 port",
+        "traceid+id",
         _zipkin,
     ),
 }
