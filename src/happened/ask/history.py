@@ -218,11 +218,7 @@ class History:
         if times is not None:
             corrected = pa.array(times.corrected[events], mask=~times.timed[events])
         names = dict(
-            zip(
-                ("computation", "process", "seq", "event"),
-                self.union.event_columns(events),
-                strict=True,
-            )
+            zip(("computation", "process", "seq", "event"), self.union.event_columns(events), strict=True)
         )
         texts = {name: _column(self.table[name]).take(rows) for name in ("kind", "message", "label")}
         return pa.table(names | texts | {"time": corrected, "service": self.attribute("service").take(rows)})

@@ -339,12 +339,7 @@ class LiveComputation:
     # What is told.
 
     def _tell(
-        self,
-        rows: _Rows,
-        edges: _Edges,
-        admitted: Ints,
-        matched: tuple[Flying, Ints, Ints],
-        answers: Answers,
+        self, rows: _Rows, edges: _Edges, admitted: Ints, matched: tuple[Flying, Ints, Ints], answers: Answers
     ) -> None:
         flying, source, fills = matched
         fills = np.where(admitted, fills, -1)

@@ -36,7 +36,7 @@ STEP_CELLS = 4
 
 PREDECESSORS = schema(
     "computation string, process string, seq int64, event string, "
-    "cause_process string, cause_seq int64, cause_event string",
+    "cause_process string, cause_seq int64, cause_event string"
 )
 
 
@@ -172,10 +172,7 @@ class Predecessors:
 
 
 def edges_table(c: Computation, effects: Ints, causes: Ints) -> pa.Table:
-    return pa.table(
-        [*c.event_columns(effects), *c.event_columns(causes)[1:]],
-        schema=PREDECESSORS,
-    )
+    return pa.table([*c.event_columns(effects), *c.event_columns(causes)[1:]], schema=PREDECESSORS)
 
 
 def predecessors(trace: Trace, relevant_only: bool = True) -> Predecessors:

@@ -15,7 +15,7 @@ EPOCHS = schema("computation string, epoch int32, process string, last int64")
 """Where each epoch ends at each process. A computation that is looked at whole has one epoch, 0."""
 SKEW = schema(
     "computation string, process string, clock_offset int64, drift float64, origin int64, "
-    "feasible bool, backwards int64",
+    "feasible bool, backwards int64"
 )
 """A clock that shows `time` is ahead by clock_offset + drift x (time - origin). `backwards` counts the events
 at which it showed less than at the event before."""

@@ -25,7 +25,7 @@ FATES = ("lost", "delivered", "duplicated", "misdelivered", "never_sent", "sent_
 MESSAGES = schema(
     "computation string, message string, sender string?, sent_seq int64?, sent_event string?, "
     "receiver string, received_seq int64?, received_event string?, sent_at int64?, "
-    "received_at int64?, latency int64?, latency_corrected int64?, copies int64, fate string",
+    "received_at int64?, latency int64?, latency_corrected int64?, copies int64, fate string"
 )
 """Times and latencies as in TIMES (questions.epochs): what the clocks showed, and corrected by their skew."""
 
