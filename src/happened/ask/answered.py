@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ..causality.analysed import Known, analysed_events
 from ..core.errors import CausalityError
 from ..trace.store import AnyPath, arrow_dataset, matching
-from .errors import UnknownName
+from .naming import UnknownName, halves
 
 NEEDED = ("stamps", "processes", "messages", "times")
 
@@ -49,13 +49,15 @@ def _wanted(folder: AnyPath, about: Sequence[str], past_only: bool) -> Known:
     stamps = arrow_dataset(folder / "stamps")
     for text in about:
         named = pc.field("event") == text
-        for at in (i for i, letter in enumerate(text) if letter == ":"):
-            named |= (pc.field("computation") == text[:at]) & (pc.field("event") == text[at + 1 :])
+        for computation, event in halves(text):
+            named |= (pc.field("computation") == computation) & (pc.field("event") == event)
         found = stamps.to_table(columns=["computation", "clock"], filter=named)
         for row in found.to_pylist():
             known = None
             if past_only and row["clock"] is not None:
-                known = _by_name(row["clock"], row["computation"], processes)
+                mine = processes.filter(pc.field("computation") == row["computation"])
+                names = zip(mine["p"].to_pylist(), mine["process"].to_pylist(), strict=True)
+                known = {name: row["clock"][p] for p, name in names if row["clock"][p]}
             _want(wanted, row["computation"], known)
         of_message = pc.field("message") == text
         messages = arrow_dataset(folder / "messages").to_table(columns=["computation"], filter=of_message)
@@ -76,9 +78,3 @@ def _want(wanted: Known, computation: str, known: dict[str, int] | None) -> None
         return
     for process, count in known.items():
         before[process] = max(before.get(process, 0), count)
-
-
-def _by_name(clock: list[int], computation: str, processes: pa.Table) -> dict[str, int]:
-    mine = processes.filter(pc.field("computation") == computation)
-    names = dict(zip(mine["p"].to_pylist(), mine["process"].to_pylist(), strict=True))
-    return {names[p]: count for p, count in enumerate(clock) if count}

@@ -156,10 +156,9 @@ class History:
 
     def attribute(self, name: str) -> pa.Array:
         """An attribute of each row of the table, null where it has none."""
-        cache = self._attributes
-        if name not in cache:
-            cache[name] = _column(pc.map_lookup(self.table["attributes"], name, "first"))
-        return cache[name]
+        if name not in self._attributes:
+            self._attributes[name] = _column(pc.map_lookup(self.table["attributes"], name, "first"))
+        return self._attributes[name]
 
     @cached_property
     def _attributes(self) -> dict[str, pa.Array]:
@@ -199,11 +198,11 @@ class History:
 
     def occurrence(self, e: int) -> Occurrence:
         event, row = self.union.event(e), int(self.union.row[e])
-        times = self.times
+        time, timed = self.clock
         return Occurrence(
             *event,
             label=self.table["label"][row].as_py(),
-            time=int(times.corrected[e]) if times is not None and times.timed[e] else None,
+            time=int(time[e]) if timed[e] else None,
             **{name: self.attribute(name)[row].as_py() for name in ("service", "span", "trace")},
         )
 
@@ -213,10 +212,8 @@ class History:
     def events_table(self, events: Ints) -> pa.Table:
         """These events as a table: their names, what they were, and their corrected times."""
         rows = pa.array(self.union.row[events])
-        times = self.times
-        corrected = pa.nulls(len(events), pa.int64())
-        if times is not None:
-            corrected = pa.array(times.corrected[events], mask=~times.timed[events])
+        time, timed = self.clock
+        corrected = pa.array(time[events], mask=~timed[events])
         names = dict(
             zip(("computation", "process", "seq", "event"), self.union.event_columns(events), strict=True)
         )

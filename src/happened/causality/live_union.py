@@ -16,7 +16,7 @@ one message, the one that came first stays and the other is quarantined by name;
 one stays, so that a batch that runs again decides the same.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from itertools import compress
 from typing import NamedTuple
 
@@ -25,15 +25,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..trace.declared import schema
-from ..trace.schema import KINDS, QUARANTINE, SCHEMA
+from ..trace.schema import KINDS, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
-from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
-from .live import RECEIVED_ONLY, Rules
+from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, admissible, find
+from .live import HELD_TOO_LONG, RECEIVED_ONLY, Rules
 from .names import codes_of, encode_names, flatten
 from .order import faults_of_order
 from .predecessors import computation_predecessors, edges_table
 from .questions import Answers, Subject
-from .questions.order import early_table, lost_table
+from .questions.order import tell_early, tell_lost
 from .questions.stamp import stamps_table
 
 COLUMNS = ("computation", "process", "seq", "kind", "message", "to", "relevant", "causes")
@@ -87,19 +87,20 @@ def advance(
     """Take the rows that arrived in the batch `number` of some computations, all that is kept of which is
     given. `last`: nothing more comes of them, so say the rest, without what is missing."""
     answers = Answers()
-    table = _joined(kept, arrived)
+    more = [*arrived.select(COLUMNS).columns, np.full(arrived.num_rows, HELD, np.int32)]
+    more.append(np.zeros(arrived.num_rows, np.int8))
+    table = pa.concat_tables([kept, pa.table(more, schema=KEPT)]).combine_chunks()
     answers.totals["held"] -= pc.sum(pc.equal(kept["told"], HELD)).as_py() or 0
     rows = _UnionRows(_without_repetitions(table, kept.num_rows, answers), rules)
     again = rows.sent_again()
     if again.any():
-        _quarantine(answers, rows.about(again, rows.why_sent_again))
+        answers.quarantine(rows.about(again, rows.why_sent_again))
         rows = _UnionRows(rows.table.filter(pa.array(~again)), rules)
     admitted = rows.admitted(last, answers)
     told = rows.told
     new = admitted & (told == HELD)
     if last:
-        why = "was held too long: events before it are missing, or wait for it"
-        _quarantine(answers, rows.about(~admitted, lambda place: why))
+        answers.quarantine(rows.about(~admitted, lambda place: HELD_TOO_LONG))
     told = np.where(new, number, told).astype(np.int32)
     early = rows.table["early"].to_numpy().copy()
     concerned = np.zeros(rows.computations, bool)
@@ -118,20 +119,10 @@ def advance(
         received_only = rows.has_kind(RECEIVE) & ~rows.has_kind(DELIVER)
         waits |= received_only
         if last:
-            _quarantine(answers, ((name, RECEIVED_ONLY) for name in compress(rows.names, received_only)))
+            answers.quarantine((name, RECEIVED_ONLY) for name in compress(rows.names, received_only))
     answers.totals["held"] += 0 if last else int((~admitted).sum())
-    columns = {"told": pa.array(told, pa.int32()), "early": pa.array(early, pa.int8())}
-    after = rows.table.select(COLUMNS)
-    for name, column in columns.items():
-        after = after.append_column(KEPT.field(name), column)
+    after = pa.table([*rows.table.select(COLUMNS).columns, told, early.astype(np.int8)], schema=KEPT)
     return Advanced(answers, after, pa.array([*compress(rows.names, waits)], pa.string()))
-
-
-def _joined(kept: pa.Table, arrived: pa.Table) -> pa.Table:
-    rows = arrived.num_rows
-    new = [*arrived.select(COLUMNS).columns, pa.repeat(pa.scalar(HELD, pa.int32()), rows)]
-    new.append(pa.repeat(pa.scalar(0, pa.int8()), rows))
-    return pa.concat_tables([kept, pa.table(new, schema=KEPT)]).combine_chunks()
 
 
 def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Table:
@@ -158,7 +149,7 @@ def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Tab
         different = [row for row in content if repr(row) != repr(content[chosen])]
         answers.totals["duplicates"] += len(group) - 1 - len(different)
         reasons += [(row["computation"], f"{row['process']}#{row['seq']} {TWICE}") for row in different]
-    _quarantine(answers, reasons)
+    answers.quarantine(reasons)
     return table.take(pa.array(stays[stays >= 0]))
 
 
@@ -225,25 +216,15 @@ class _UnionRows:
         delivers = (self.kind == DELIVER) | ((self.kind == RECEIVE) & self.receives)
         at = np.flatnonzero(delivers & (self._message >= 0))
         sends = self._sends()
-        found = _lookup(self._message[sends], self._message[at])
-        source[at] = np.where(found >= 0, sends[found] if sends.size else NOTHING, NOTHING)
+        found = find(self._message[sends], self._message[at])
+        source[at[found >= 0]] = sends[found[found >= 0]]
         if last:
             source[(source >= 0) & (self.kind[source] == UNORDERED)] = NOTHING
         else:
             blocked[at[found < 0]] = True
         effects, causes = self._causes(blocked, last, answers)
-        # What must not be admitted waits for itself.
-        stuck = np.flatnonzero(blocked)
-        effects, causes = np.concatenate([effects, stuck]), np.concatenate([causes, stuck])
-        order = np.argsort(effects, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(effects, minlength=self.seq.size))])
-        chains = np.append(self.starts, self.seq.size).astype(np.int64)
-        _, position = linearize(
-            np.array([0, self.starts.size]), chains, self.process, source,
-            offsets.astype(np.int64), causes[order].astype(np.int64),
-        )  # fmt: skip
-        admitted: Ints = position >= 0
-        return admitted
+        chains = np.append(self.starts, self.seq.size)
+        return admissible(chains, self.process, source, effects, causes, blocked)
 
     def _causes(self, blocked: Ints, last: bool, answers: Answers) -> tuple[Ints, Ints]:
         """The recorded causes that are here, as (effects, causes). What names one that is not is blocked; if
@@ -259,28 +240,26 @@ class _UnionRows:
         )
         code = pc.fill_null(process, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         seq = pc.fill_null(pc.struct_field(causes, "seq"), 0).to_numpy(zero_copy_only=False)
-        chain = _lookup(
+        chain = find(
             self._key[self.starts], self.computation[effect] * max(len(self.process_names), 1) + code
         )
-        at = _lookup(_places(self.process, self.seq), _places(chain, seq))
+        at = find(_places(self.process, self.seq), _places(chain, seq))
         at = np.where((code >= 0) & (chain >= 0), at, NOTHING)
         absent = at == NOTHING
-        if last:
-            self._drop_causes(effect, causes, absent, answers)
-        else:
+        if not last:
             blocked[effect[absent]] = True
+        elif absent.any():
+            self._drop_causes(effect, causes, absent, answers)
         return effect[~absent], at[~absent]
 
     def _drop_causes(self, effect: Ints, causes: pa.Array, absent: Ints, answers: Answers) -> None:
-        if not absent.any():
-            return
         named = causes.to_pylist()
         reasons = []
         for k in np.flatnonzero(absent).tolist():
             cause = named[k] or {"process": None, "seq": None}
             told = f"names the cause {cause['process']}#{cause['seq']}, which is not in the trace"
             reasons.append((self.names[self.computation[effect[k]]], f"{self.event(effect[k])} {told}"))
-        _quarantine(answers, reasons)
+        answers.quarantine(reasons)
         lists: list[list[dict[str, object]]] = [[] for _ in range(self.seq.size)]
         for k in np.flatnonzero(~absent).tolist():
             lists[effect[k]].append(named[k])
@@ -293,16 +272,12 @@ class _UnionRows:
         the batch job takes receives for deliveries where a computation has no other, and nobody can know here
         whether one is still to come."""
         table = self.table.select(COLUMNS).take(pa.array(chosen))
-        received = self.kind[chosen] == RECEIVE
-        if not received.any():
-            return table
-        mask = pa.array(received)
-        kind = pc.if_else(mask, "deliver" if self.receives else "internal", table["kind"])
-        table = table.set_column(EVENTS.get_field_index("kind"), EVENTS.field("kind"), kind)
+        received = pa.array(self.kind[chosen] == RECEIVE)
+        columns = {name: table[name] for name in COLUMNS}
+        columns["kind"] = pc.if_else(received, "deliver" if self.receives else "internal", table["kind"])
         if not self.receives:
-            message = pc.if_else(mask, pa.scalar(None, pa.string()), table["message"])
-            table = table.set_column(EVENTS.get_field_index("message"), EVENTS.field("message"), message)
-        return table
+            columns["message"] = pc.if_else(received, pa.scalar(None, pa.string()), table["message"])
+        return pa.table(columns, schema=EVENTS)
 
 
 class _Teller(NamedTuple):
@@ -384,36 +359,18 @@ class _Teller(NamedTuple):
         return known
 
     def _judge(self, subject: Subject) -> None:
-        c, totals = subject.computation, self.answers.totals
+        c = subject.computation
         for order, bit in ORDERS.items():
             faults = faults_of_order(c, subject.vectors, order)
             rows = c.row[c.slot_delivery[faults.early]]
             fresh = self.early[rows] & bit == 0
             self.early[rows] |= bit
-            totals[f"{order}_violations"] += int(fresh.sum())
-            found = early_table(subject, order, faults.early[fresh], faults.overtaken[fresh])
-            self.answers.add("violations", found)
+            tell_early(subject, order, faults.early[fresh], faults.overtaken[fresh], self.answers)
             if self.last:
-                totals["lost_causes" if order == "causal" else "fifo_lost_causes"] += faults.lost.size
-                self.answers.add("lost_causes", lost_table(subject, order, faults.lost, faults.shown))
+                tell_lost(subject, order, faults.lost, faults.shown, self.answers)
 
 
 def _places(process: Ints, seq: Ints) -> Ints:
     """A number for each event, which grows with process and seq."""
     found: Ints = process << 32 | np.clip(seq, 0, 2**32 - 1)
     return found
-
-
-def _lookup(keys: Ints, wanted: Ints) -> Ints:
-    """The place of each among the sorted keys, -1 if it is not there."""
-    if not keys.size:
-        return np.full(wanted.size, NOTHING, np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[at] == wanted, at, NOTHING)
-
-
-def _quarantine(answers: Answers, reasons: Iterable[tuple[str, str]]) -> None:
-    """Add rows of QUARANTINE: computations and reasons."""
-    rows = [{"computation": computation, "reason": reason} for computation, reason in reasons]
-    answers.add("quarantine", pa.Table.from_pylist(rows, schema=QUARANTINE))
-    answers.totals["quarantined"] += len(rows)

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from ..core.errors import TraceFormatError
 from ..trace import validate
 from ..trace.repetitions import without_repetitions
-from ..trace.schema import QUARANTINE
 from ..trace.validation import GAP
 from .computation import REFUSE, RENUMBER, Computation, unite
 from .questions import Answers
@@ -59,7 +58,7 @@ def _sound_parts(
         if error.field == "causes":
             parts = [_quarantine_absent_causes(table, answers, gaps)]
         elif len(names) == 1:
-            _quarantine(answers, [(names[0].as_py(), str(error))], table.num_rows)
+            answers.quarantine([(names[0].as_py(), str(error))], table.num_rows)
             return
         else:
             halves = names[: len(names) // 2], names[len(names) // 2 :]
@@ -74,12 +73,6 @@ def _sound_parts(
 def is_gap(reason: str) -> bool:
     """Whether a computation was quarantined for a gap in seq, so that renumbering would let it be judged."""
     return GAP in reason or "seq has a gap" in reason
-
-
-def _quarantine(answers: Answers, reasons: list[tuple[str, str]], rows: int) -> None:
-    columns = [{"computation": computation, "reason": reason} for computation, reason in reasons]
-    answers.add("quarantine", pa.Table.from_pylist(columns, schema=QUARANTINE))
-    answers.totals["quarantined"] += rows
 
 
 def _quarantine_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> pa.Table:
@@ -104,7 +97,7 @@ def _quarantine_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> p
             )
             absent.append((row["computation"], reason))
         row["causes"] = present
-    _quarantine(answers, absent, len(absent))
+    answers.quarantine(absent)
     at = table.schema.get_field_index("causes")
     kept = pa.array([row["causes"] for row in rows], table.schema.field(at).type)
     return table.set_column(at, table.schema.field(at), kept)

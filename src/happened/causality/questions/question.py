@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...trace.declared import schema
+from ...trace.schema import QUARANTINE
 from ..bit_sets import WORD, count_ordered, graph_of
 from ..computation import Computation, event_ids
 from ..epochs import Arranged, Epoch, Frontier, Stamped, places
@@ -49,6 +50,12 @@ class Answers:
     def keep(self, name: str, table: pa.Table) -> None:
         if table.num_rows:
             self.kept[name] = table
+
+    def quarantine(self, reasons: Iterable[tuple[str, str]], rows: int | None = None) -> None:
+        """Add (computation, reason) to the quarantine; they are about so many rows, or one each."""
+        told = [{"computation": computation, "reason": reason} for computation, reason in reasons]
+        self.add("quarantine", pa.Table.from_pylist(told, schema=QUARANTINE))
+        self.totals["quarantined"] += len(told) if rows is None else rows
 
     def join(self, more: "Answers") -> None:
         """Add the rows and totals of others; totals may be below zero."""
