@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..causality.linearization import Ints
-from ..causality.reach import future_of, past_of
-from ..causality.witness import path_by_column
+from ..causality.reach import future_of, past_of, path_by_column
 from ..core.errors import CausalityError
 from .finding import find_event, find_request
 from .history import Asked, History, Occurrence, load, load_whole

@@ -27,8 +27,7 @@ from ..core.errors import LocalProtocolError, TraceFormatError
 from ..core.exit_codes import ExitCode
 from ..trace.validation import validate, validate_rows
 from .computation import REFUSE, RENUMBER, Computation, Trace, check_gaps, encode
-from .delivery import Deliveries, check_delivery
-from .order import DEFAULT_LIMIT, check_order
+from .order import DEFAULT_LIMIT, Deliveries, check_delivery, check_order
 from .quarantine import sound
 from .questions import Answers
 from .verdict import LostCause, Verdict, Witness

@@ -12,13 +12,12 @@ Cost: events x processes. State: a row for each process and each event whose eff
 
 import numpy as np
 
-from .bit_sets import graph_of
 from .compiled import compiled
 from .computation import Computation
 from .epochs import Arranged, Epoch, Frontier, arrange, leave, own_columns
 from .linearization import Ints
 from .measures import level_rows
-from .reach import edges_of
+from .reach import edges_of, graph_of
 from .stamps import MOST_CELLS
 
 

@@ -1,4 +1,4 @@
-"""Did deliveries keep causal, FIFO or total order?
+"""Did deliveries keep causal, FIFO or total order, and did every message arrive?
 
 A delivery is early in causal order if a message sent causally before it to the same process is delivered
 there later; in FIFO order, if such a message has the same sender. Only first deliveries at addressed
@@ -13,25 +13,30 @@ deliveries, and `judgement` weighs them by whether the trace is complete.
 
 Looking at the oldest undelivered message of each sender is enough for both: if any message of that sender
 happened before, so did its oldest. Cost: deliveries x processes.
+
+`check_delivery` asks whether every message reached those it was sent to, once, and nobody else. Every
+delivery has one fate: the first at a destination, a repetition at the same process, a delivery at a process
+it was not sent to, or of a message the trace has no send of. What is left is lost: addressed to a process
+that never delivered it (or had not yet, when the trace ends). All of this goes for messages that were sent
+unordered too. In a window of a trace, a message without a send was sent outside of it.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from .compiled import compiled
 from .computation import Computation, Event, Trace, encode
-from .linearization import Ints
+from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, SENT_OUTSIDE, Ints
+from .reach import causal_path
 from .stamps import stamp_computation
 from .total_order import total_order
 from .verdict import EarlyDelivery, LostCause, Verdict, Witness
-from .witness import causal_path
 
 ORDERS = ("causal", "fifo", "total")
 DEFAULT_LIMIT = 100
+DEFAULT_EXAMPLES = 3
 
 
 def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIMIT) -> Verdict:
@@ -61,13 +66,30 @@ def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIM
 
 def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdict:
     """Causal or FIFO order of one computation, or of a union."""
-    of = faults_of_order(c, vectors, order)
+    of, limit = faults_of_order(c, vectors, order), max(limit, 0)
     if of.deliveries == 0:
         return Verdict(order, None, 0, 0, ())
-    witnesses = islice(_early_deliveries(c, order, vectors, of.early, of.overtaken), max(limit, 0))
-    named = islice(_lost_witnesses(c, order, vectors, of.lost, of.shown), max(limit, 0))
-    count = of.early.size
-    return Verdict(order, count == 0, of.deliveries, count, tuple(witnesses), of.lost.size, tuple(named))
+
+    def told(slot: int) -> tuple[str, str, str, str]:
+        dest = c.slot_dest[slot]
+        where = c.computation_names[c.owner[dest]], c.process_names[dest]
+        return order, *where, c.message_name(c.slot_message[slot])
+
+    def between(first: int, last: int) -> tuple[Event, ...]:
+        return tuple(map(c.event, causal_path(c, vectors, int(c.slot_send[first]), int(c.slot_send[last]))))
+
+    def delivery(slot: int) -> tuple[str, Event]:
+        return c.message_name(c.slot_message[slot]), c.event(c.slot_delivery[slot])
+
+    witnesses = tuple(
+        EarlyDelivery(*told(early), delivery(early)[1], *delivery(passed), between(passed, early))
+        for early, passed in zip(of.early[:limit], of.overtaken[:limit], strict=True)
+    )
+    lost = tuple(
+        LostCause(*told(slot), *delivery(shown), between(slot, shown))
+        for slot, shown in zip(of.lost[:limit], of.shown[:limit], strict=True)
+    )
+    return Verdict(order, of.early.size == 0, of.deliveries, of.early.size, witnesses, of.lost.size, lost)
 
 
 class FaultsOfOrder(NamedTuple):
@@ -225,41 +247,66 @@ def follow_lost(  # type: ignore[no-untyped-def]
     return found
 
 
-def _early_deliveries(
-    c: Computation, order: str, vectors: Ints, early: Ints, overtaken: Ints
-) -> Iterator[EarlyDelivery]:
-    for slot, passed in zip(early, overtaken, strict=True):
-        yield EarlyDelivery(
-            order,
-            *_destination(c, slot),
-            c.message_name(c.slot_message[slot]),
-            c.event(c.slot_delivery[slot]),
-            c.message_name(c.slot_message[passed]),
-            c.event(c.slot_delivery[passed]),
-            _between(c, vectors, passed, slot),
-        )
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that was addressed to a process and not delivered there."""
+
+    send: Event
+    destination: str
+
+    def __str__(self) -> str:
+        return f"{self.send.message} to {self.destination} (sent at {self.send.process}#{self.send.seq})"
 
 
-def _lost_witnesses(
-    c: Computation, order: str, vectors: Ints, lost: Ints, delivered: Ints
-) -> Iterator[LostCause]:
-    for slot, shown in zip(lost, delivered, strict=True):
-        yield LostCause(
-            order,
-            *_destination(c, slot),
-            c.message_name(c.slot_message[slot]),
-            c.message_name(c.slot_message[shown]),
-            c.event(c.slot_delivery[shown]),
-            _between(c, vectors, slot, shown),
-        )
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Counts over all computations, and the first few of each kind."""
+
+    events: int
+    processes: int
+    messages: int  # sent
+    deliveries: int  # of any fate
+    lost: int
+    duplicated: int
+    misdelivered: int
+    never_sent: int
+    lost_examples: tuple[Lost, ...]
+    duplicated_examples: tuple[Event, ...]
+    misdelivered_examples: tuple[Event, ...]
+    never_sent_examples: tuple[Event, ...]
+    sent_outside: int = 0  # deliveries of messages that were sent outside of the window
 
 
-def _destination(c: Computation, slot: int) -> tuple[str, str]:
-    """The computation and the process that a slot is addressed to."""
-    dest = c.slot_dest[slot]
-    return c.computation_names[c.owner[dest]], c.process_names[dest]
-
-
-def _between(c: Computation, vectors: Ints, first: int, last: int) -> tuple[Event, ...]:
-    """The causal path between the sends of two slots."""
-    return tuple(map(c.event, causal_path(c, vectors, int(c.slot_send[first]), int(c.slot_send[last]))))
+def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliveries:
+    """What became of the messages of all computations, with so many examples of each fault."""
+    computations = encode(trace)
+    count = dict.fromkeys((REPEATED, MISDELIVERED, NEVER_SENT), 0)
+    shown: dict[int, list[Event]] = {fate: [] for fate in count}
+    lost = 0
+    lost_examples: list[Lost] = []
+    for c in computations:
+        for fate in count:
+            found = np.flatnonzero(c.fate == fate)
+            count[fate] += found.size
+            shown[fate] += [c.event(e) for e in found[: examples - len(shown[fate])]]
+        slots, aside = np.flatnonzero(c.slot_delivery < 0), np.flatnonzero(c.aside.delivery < 0)
+        lost += slots.size + aside.size
+        message = np.concatenate([c.slot_message[slots], c.aside.message[aside]])
+        dest = np.concatenate([c.slot_dest[slots], c.aside.dest[aside]])
+        for m, to in list(zip(message, dest, strict=True))[: max(examples - len(lost_examples), 0)]:
+            lost_examples.append(Lost(c.event(c.send[m]), c.process_names[to]))
+    return Deliveries(
+        events=sum(c.events for c in computations),
+        processes=sum(c.processes for c in computations),
+        messages=sum(int(np.count_nonzero(c.send >= 0)) for c in computations),
+        deliveries=sum(int(np.count_nonzero(c.fate)) for c in computations),
+        lost=lost,
+        duplicated=count[REPEATED],
+        misdelivered=count[MISDELIVERED],
+        never_sent=count[NEVER_SENT],
+        lost_examples=tuple(lost_examples),
+        duplicated_examples=tuple(shown[REPEATED]),
+        misdelivered_examples=tuple(shown[MISDELIVERED]),
+        never_sent_examples=tuple(shown[NEVER_SENT]),
+        sent_outside=sum(int(np.count_nonzero(c.fate == SENT_OUTSIDE)) for c in computations),
+    )

@@ -23,12 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..trace.declared import schema
-from .bit_sets import WORD, graph_of, passes_of, reduce
 from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
 from .marks import mark_computation
-from .reach import edges_of
+from .reach import WORD, edges_of, graph_of, passes_of, reduce
 from .stamps import MOST_CELLS, stamp_computation
 
 STEP_CELLS = 4

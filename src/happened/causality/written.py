@@ -17,9 +17,9 @@ from ..trace.parts import write_part
 from ..trace.schema import QUARANTINE
 from ..trace.store import AnyPath
 from .analysis import analyse
-from .bit_sets import WORD
 from .computation import REFUSE, RENUMBER
 from .questions import Question, asked
+from .reach import WORD
 from .stamps import MANY_PROCESSES, MOST_CELLS
 
 EVENTS_PER_BATCH = 200_000

@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from ...trace.declared import schema
 from ..computation import Computation, Event, event_ids
-from ..delivery import check_delivery
 from ..epochs import Frontier, Stamped, own_columns
 from ..linearization import Ints
-from ..order import Channels, early_deliveries, faults_of_order, first_to_follow
+from ..order import Channels, check_delivery, early_deliveries, faults_of_order, first_to_follow
+from ..reach import causal_path
 from ..total_order import total_order
 from ..verdict import Cycle, Disagreement
-from ..witness import causal_path
 from .question import Answers, Arrays, EpochView, Question, Subject
 
 TOTAL_WITNESSES = 1000

@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from ...trace.declared import schema
 from ...trace.schema import QUARANTINE
-from ..bit_sets import WORD, count_ordered, graph_of
 from ..computation import Computation, event_ids
 from ..epochs import Arranged, Epoch, Frontier, Stamped, places
 from ..linearization import Ints
 from ..predecessors import find_predecessors
-from ..reach import edges_of
+from ..reach import WORD, count_ordered, edges_of, graph_of
 from ..skew import Times, times_of
 from ..stamps import MOST_CELLS, stamp_columns, stamp_computation
 
