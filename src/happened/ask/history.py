@@ -1,13 +1,14 @@
 """A trace prepared for questions: read, encoded and timed once for any number of them.
 
-In    a path, a table of `trace.read`, or the tables that an analysis left (see `answered`)
+In    a path, a table of `trace.read`, or the directory of tables that `happened analyze` left. Labels and
+      attributes are not in those, so events go by `process#seq` and by messages there
 Out   History: the computations as one union, with what people call its events
 Cost  that of reading and encoding; columns of text are looked at when a question needs them
 """
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -17,23 +18,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import trace as traces
+from ..causality.analysed import Known, analysed_events
+from ..causality.analysis import sound_whole
 from ..causality.computation import Computation, unite
 from ..causality.linearization import Ints
-from ..causality.quarantine import sound
 from ..causality.questions import Answers
 from ..causality.reach import Edges, direct_causes, edges_of, known_of, last_causes
 from ..causality.skew import Times, times_of
-from ..core.errors import CausalityError, TraceFormatError
+from ..core.errors import CausalityError
 from ..trace.location import Location, is_json
 from ..trace.reader import open_part
-from ..trace.store import AnyPath, any_path, size_of
-from ..trace.validation import validate, validate_rows
-from .answered import answered_events, is_answered
+from ..trace.store import AnyPath, any_path, arrow_dataset, matching, size_of
+from ..trace.validation import validate_rows
+from .naming import UnknownName, halves
 
 MOST_EVENTS = 5_000_000
 """Of a trace that is read whole. More take minutes, and the memory of a machine."""
 MOST_BYTES = 1 << 30
 """The same for JSON lines, whose events are not counted before they are read."""
+
+NEEDED = ("stamps", "processes", "messages", "times")
+"""The tables of an analysis that are read."""
 
 MOST_KNOWN = 64_000_000
 """Numbers in columns of vectors that are kept: 256 MB."""
@@ -261,13 +266,7 @@ def load_whole(trace: Asked, about: Iterable[str] = ()) -> History:
 
 def _history(table: pa.Table, *, partial: bool = False) -> History:
     answers = Answers()
-    try:
-        validate(table)
-        unions = unite(table, ALL_AT_ONCE)
-    except TraceFormatError:
-        parts = [part for part, _ in sound(table, answers)]
-        table = pa.concat_tables([table.slice(0, 0), *parts])
-        unions = unite(table, ALL_AT_ONCE)
+    table, unions = sound_whole(table, answers, lambda rows: unite(rows, ALL_AT_ONCE))
     quarantined = answers.totals["quarantined"]
     if not unions:
         left = f": all {quarantined:,} rows are quarantined; `happened check` says why" if quarantined else ""
@@ -289,3 +288,64 @@ def why_too_large(path: AnyPath) -> str | None:
 
 def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def is_answered(path: AnyPath) -> bool:
+    """Whether a path is that of an analysis's tables. CausalityError if it has only some of those needed."""
+    if not path.is_dir() or not matching(path / "stamps", "*.parquet"):
+        return False
+    lacking = [name for name in NEEDED if not matching(path / name, "*.parquet")]
+    if lacking:
+        raise CausalityError(
+            f"{path} has no table {', '.join(lacking)}: it is the answer to some questions only; ask what "
+            "`happened analyze` or `happened analyze --local` leave, or the trace itself"
+        )
+    return True
+
+
+def answered_events(
+    folder: AnyPath, about: Sequence[str], *, past_only: bool = False
+) -> tuple[pa.Table, bool]:
+    """The events of the computations in which these names occur, or their past; and whether that is not all.
+
+    Without names, all events. UnknownName if one does not occur.
+    """
+    wanted = _wanted(folder, about, past_only) if about else None
+    return analysed_events(folder, wanted), past_only and wanted is not None
+
+
+def _wanted(folder: AnyPath, about: Sequence[str], past_only: bool) -> Known:
+    wanted: Known = {}
+    processes = arrow_dataset(folder / "processes").to_table()
+    stamps = arrow_dataset(folder / "stamps")
+    for text in about:
+        named = pc.field("event") == text
+        for computation, event in halves(text):
+            named |= (pc.field("computation") == computation) & (pc.field("event") == event)
+        found = stamps.to_table(columns=["computation", "clock"], filter=named)
+        for row in found.to_pylist():
+            known = None
+            if past_only and row["clock"] is not None:
+                mine = processes.filter(pc.field("computation") == row["computation"])
+                names = zip(mine["p"].to_pylist(), mine["process"].to_pylist(), strict=True)
+                known = {name: row["clock"][p] for p, name in names if row["clock"][p]}
+            _want(wanted, row["computation"], known)
+        of_message = pc.field("message") == text
+        messages = arrow_dataset(folder / "messages").to_table(columns=["computation"], filter=of_message)
+        for computation in pc.unique(messages["computation"]).to_pylist():
+            _want(wanted, computation, None)
+        if not found.num_rows and not messages.num_rows:
+            raise UnknownName(
+                f"nothing in {folder} is called {text!r}: an analysis has no labels or spans, only "
+                "process#seq and messages; ask the trace itself for those"
+            )
+    return wanted
+
+
+def _want(wanted: Known, computation: str, known: dict[str, int] | None) -> None:
+    before = wanted.setdefault(computation, known)
+    if before is None or known is None:
+        wanted[computation] = None
+        return
+    for process, count in known.items():
+        before[process] = max(before.get(process, 0), count)

@@ -4,34 +4,33 @@ In    rows of trace.SCHEMA, all there are of each computation
 Out   AnswerTables: the tables of the questions and the totals that add up over disjoint tables
 Cost  as the questions: events x processes; computations are independent
 
-A computation that is none (a cycle, a gap, two different rows of one event) is quarantined with its
-reason, and the others are analysed. Rows that repeat another exactly are dropped, and counted as
-`duplicate_rows`.
+A computation whose rows break the contract of a trace (a gap, two different rows of one event), or whose
+happened-before has a cycle, is quarantined whole: nothing that could be said of it would be about something
+that happened. A cause that is not in the trace is quarantined by itself. A row that repeats another one
+exactly is dropped and counted, as `duplicate_rows`: it says nothing new.
+
+With gaps="renumber" the rows are a window of a trace (see computation): gaps in seq and causes that are not
+there are no faults.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from .computation import REFUSE, check_gaps
+from ..core.errors import TraceFormatError
+from ..trace.repetitions import without_repetitions
+from ..trace.validation import GAP, validate
+from .computation import REFUSE, RENUMBER, Computation, check_gaps, unite
 from .linearization import SENT_OUTSIDE
-from .quarantine import sound
 from .questions import QUESTIONS, TABLES, Answers, Question, Subject, asked
 from .questions.stamp import PROCESSES, STAMPS, TIMESTAMPS, clock_maps, stamps_table
 
 __all__ = [
-    "EVERYTHING",
-    "PROCESSES",
-    "QUESTIONS",
-    "STAMPS",
-    "TABLES",
-    "TIMESTAMPS",
-    "AnswerTables",
-    "analyse",
-    "clock_maps",
-    "stamps_table",
-]
+    "EVERYTHING", "PROCESSES", "QUESTIONS", "STAMPS", "TABLES", "TIMESTAMPS", "AnswerTables", "analyse",
+    "clock_maps", "stamps_table",
+]  # fmt: skip
 
 EVERYTHING = tuple(QUESTIONS)
 
@@ -69,3 +68,99 @@ def analyse(
             for question in wanted:
                 question.whole(subject, analysis)
     return analysis
+
+
+def sound(
+    table: pa.Table, answers: Answers, gaps: str = REFUSE
+) -> Iterator[tuple[pa.Table, list[Computation]]]:
+    """Yield the rows of the sound computations, and the same as unions; quarantine the others in `answers`.
+
+    Only where something is wrong, rows are compared with one another, and what is wrong is found by halving.
+    """
+    if not table.num_rows:
+        return
+    try:
+        unions = _unions(table, gaps)
+    except TraceFormatError:
+        table, repeated = without_repetitions(table)
+        answers.totals["duplicate_rows"] += repeated
+        yield from _sound_parts(table, answers, gaps)
+    else:
+        yield table, unions
+
+
+def sound_whole(
+    table: pa.Table,
+    answers: Answers,
+    encoded: Callable[[pa.Table], Sequence[Computation]],
+    gaps: str = REFUSE,
+) -> tuple[pa.Table, Sequence[Computation]]:
+    """The rows of the sound computations, and the same `encoded`; quarantine the others in `answers`."""
+    try:
+        validate(table, gaps_allowed=gaps == RENUMBER)
+        return table, encoded(table)
+    except TraceFormatError:
+        table = pa.concat_tables([table.slice(0, 0), *(part for part, _ in sound(table, answers, gaps))])
+        return table, encoded(table)
+
+
+def _unions(table: pa.Table, gaps: str) -> list[Computation]:
+    validate(table, gaps_allowed=gaps == RENUMBER)
+    return unite(table, gaps=gaps)
+
+
+def _sound_parts(
+    table: pa.Table, answers: Answers, gaps: str
+) -> Iterator[tuple[pa.Table, list[Computation]]]:
+    if not table.num_rows:
+        return
+    try:
+        unions = _unions(table, gaps)
+    except TraceFormatError as error:
+        names = pc.unique(table["computation"])
+        if error.field == "causes":
+            parts = [_quarantine_absent_causes(table, answers, gaps)]
+        elif len(names) == 1:
+            answers.quarantine([(names[0].as_py(), str(error))], table.num_rows)
+            return
+        else:
+            halves = names[: len(names) // 2], names[len(names) // 2 :]
+            parts = [table.filter(pc.is_in(table["computation"], value_set=half)) for half in halves]
+    else:
+        yield table, unions
+        return
+    for part in parts:
+        yield from _sound_parts(part, answers, gaps)
+
+
+def is_gap(reason: str) -> bool:
+    """Whether a computation was quarantined for a gap in seq, so that renumbering would let it be judged."""
+    return GAP in reason or "seq has a gap" in reason
+
+
+def _quarantine_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> pa.Table:
+    """Return the rows without the causes that are not in the table; those are quarantined one by one.
+
+    In a window only those that name no event: the others may be outside of it.
+    """
+    known = set(zip(*(table[name].to_pylist() for name in ("computation", "process", "seq")), strict=True))
+    rows = table.select(["computation", "process", "seq", "causes"]).to_pylist()
+    absent = []
+    for row in rows:
+        present = []
+        for cause in row["causes"] or ():
+            cause = cause or {"process": None, "seq": None}
+            may_be_outside = gaps == RENUMBER and None not in cause.values()
+            if may_be_outside or (row["computation"], cause["process"], cause["seq"]) in known:
+                present.append(cause)
+                continue
+            reason = (
+                f"{row['process']}#{row['seq']} names the cause {cause['process']}#{cause['seq']}, "
+                "which is not in the trace"
+            )
+            absent.append((row["computation"], reason))
+        row["causes"] = present
+    answers.quarantine(absent)
+    at = table.schema.get_field_index("causes")
+    kept = pa.array([row["causes"] for row in rows], table.schema.field(at).type)
+    return table.set_column(at, table.schema.field(at), kept)

@@ -18,17 +18,18 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from html import escape
 
 import pyarrow as pa
 
 from .. import trace as traces
-from ..core.errors import LocalProtocolError, TraceFormatError
+from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..trace.validation import validate, validate_rows
+from ..trace.validation import validate_rows
+from .analysis import sound_whole
 from .computation import REFUSE, RENUMBER, Computation, Trace, check_gaps, encode
 from .order import DEFAULT_LIMIT, Deliveries, check_delivery, check_order
-from .quarantine import sound
 from .questions import Answers
 from .verdict import LostCause, Verdict, Witness
 
@@ -203,7 +204,8 @@ def check_path(
     """Judge the trace at a path as `check` does, and return what the judgement rests on as well."""
     complete = refuse_complete_window(complete, gaps)
     table = traces.read(path, validate_rows)
-    table, computations, answers = _sound_computations(table, gaps)
+    answers = Answers()
+    table, computations = sound_whole(table, answers, partial(encode, gaps=gaps), gaps)
     verdict = check_order(computations, order, limit=limit)
     deliveries = check_delivery(computations)
     totals = {"quarantined": 0, "duplicate_rows": 0, **answers.totals, **_counts(deliveries, computations)}
@@ -236,14 +238,3 @@ def _counts(deliveries: Deliveries, computations: Sequence[Computation]) -> dict
         counts["sent_outside"] = deliveries.sent_outside
         counts["causes_outside"] = sum(c.causes_outside for c in computations)
     return counts
-
-
-def _sound_computations(table: pa.Table, gaps: str) -> tuple[pa.Table, list[Computation], Answers]:
-    answers = Answers()
-    try:
-        validate(table, gaps_allowed=gaps == RENUMBER)
-        return table, list(encode(table, gaps)), answers
-    except TraceFormatError:
-        parts = [part for part, _ in sound(table, answers, gaps)]
-        table = pa.concat_tables([table.slice(0, 0), *parts])
-        return table, list(encode(table, gaps)), answers

@@ -7,11 +7,11 @@ Cost: linear in events and edges, each.
 For computations whose vectors would be too wide (commit graphs and other DAGs), bit sets tell what is
 reached. A pass gives a bit to each of 64 events, and a word to each later event: the bits of those among the
 64 that are in its past, which is the union of its direct causes' words. So a pass costs one step for each
-edge between its first event and its last question. The reduction asks of an edge u -> v whether another direct cause of v
-has u in its past. Only events with several direct causes ask, and never about their newest one. The events
-asked about are put into passes by how long questions about them last, and then in topological order: branches
-that were merged soon share short passes, and only the long-lived ones need long passes. Memory: a few words
-for each event.
+edge between its first event and its last question. The reduction asks of an edge u -> v whether another
+direct cause of v has u in its past. Only events with several direct causes ask, and never about their newest
+one. The events asked about are put into passes by how long questions about them last, and then in topological
+order: branches that were merged soon share short passes, and only the long-lived ones need long passes.
+Memory: a few words for each event.
 
 The causal past of an event is a prefix of every process and its future a suffix, so a slice of a computation
 (`Extent`) is two numbers per process.

@@ -18,7 +18,7 @@ import pyarrow as pa
 from ...trace.declared import schema
 from ...trace.schema import QUARANTINE
 from ..computation import Computation, event_ids
-from ..epochs import Arranged, Epoch, Frontier, Stamped, places
+from ..epochs import Arranged, Epoch, Frontier, Stamped, places, stamp
 from ..linearization import Ints
 from ..predecessors import find_predecessors
 from ..reach import WORD, count_ordered, edges_of, graph_of
@@ -211,16 +211,31 @@ class Fold:
         return False
 
 
+WIDTH = 256
+"""Columns of vectors or marks that a walk goes through at once: more would only need more memory."""
+
+
+def blocks_of(processes: int, width: int | None = None) -> list[range]:
+    """All columns, so many at a time; WIDTH if None."""
+    width = WIDTH if width is None else width
+    return [range(first, min(first + width, processes)) for first in range(0, processes, width)]
+
+
 class ColumnFold(Fold):
     """A walk whose state falls into columns that need nothing of one another.
 
+    columns  those that it sees; all if None
     blocks   the same walk for some columns each, in the order of columns; they can be made side by side
     look     what a block sees of the next epoch
     tell     answers for an epoch, from what each block saw of it
     """
 
+    def __init__(self, processes: int, columns: range | None = None) -> None:
+        self.processes = processes
+        self.columns = range(processes) if columns is None else columns
+
     def blocks(self) -> Sequence["ColumnFold"]:
-        return [self]
+        return [type(self)(self.processes, columns) for columns in blocks_of(self.processes)]
 
     def look(self, view: EpochView) -> Arrays:
         raise NotImplementedError
@@ -230,16 +245,6 @@ class ColumnFold(Fold):
 
     def step(self, view: EpochView, answers: Answers) -> None:
         self.tell(view, [self.look(view)], answers)
-
-
-WIDTH = 256
-"""Columns of vectors or marks that a walk goes through at once: more would only need more memory."""
-
-
-def blocks_of(processes: int, width: int | None = None) -> list[range]:
-    """All columns, so many at a time; WIDTH if None."""
-    width = WIDTH if width is None else width
-    return [range(first, min(first + width, processes)) for first in range(0, processes, width)]
 
 
 class Question:
@@ -291,3 +296,32 @@ class Question:
     def summarise(self, totals: Mapping[str, int]) -> dict[str, Any]:
         """The totals that the question adds to the summary."""
         return {name: totals.get(name, 0) for name in self.totals}
+
+
+class ColumnStamps(ColumnFold):
+    """A walk over a computation of very many processes that stamps some columns, or all, and shows them to
+    questions that look at stamped epochs."""
+
+    def __init__(self, processes: int, questions: Sequence[Question], columns: range | None = None) -> None:
+        super().__init__(processes, columns)
+        self._questions = questions
+        self._frontier = Frontier.beginning(processes, len(self.columns) + 1)
+
+    def blocks(self) -> list[ColumnFold]:
+        n = self.processes
+        return [ColumnStamps(n, self._questions, block) for block in blocks_of(n)]
+
+    def look(self, view: EpochView) -> Arrays:
+        before = self._frontier
+        stamped, self._frontier = stamp(view.epoch, before, *view.kept, view.arranged, self.columns)
+        return {
+            f"{number}:{name}": array
+            for number, question in enumerate(self._questions)
+            for name, array in question.look(view, stamped, before).items()
+        }
+
+    def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
+        for number, question in enumerate(self._questions):
+            mine = f"{number}:"
+            own = [{name[len(mine) :]: of[name] for name in of if name.startswith(mine)} for of in seen]
+            question.tell(view, own, answers)

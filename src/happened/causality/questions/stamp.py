@@ -23,8 +23,8 @@ from ...trace.declared import schema
 from ..computation import Computation
 from ..epochs import Frontier, Stamped
 from ..linearization import Ints
+from .predecessors import ReductionFold
 from .question import EVENT, Answers, Arrays, EpochView, Fold, Question, Subject
-from .reduction_fold import ReductionFold
 
 TIMESTAMPS = ("full", "sparse", "predecessors")
 ENTRY = pa.struct([pa.field("p", pa.int32(), nullable=False), pa.field("seq", pa.int64(), nullable=False)])
@@ -85,7 +85,7 @@ class StampQuestion(Question):
         answers.totals["concurrent_pairs"] += events * (events - 1) // 2 + events * before - ordered
 
     def fold(self, timestamps: str, processes: int) -> Fold | None:
-        return ReductionFold(processes, [_tell_stamps]) if timestamps == "predecessors" else None
+        return ReductionFold(processes, tell=[_tell_stamps]) if timestamps == "predecessors" else None
 
 
 def processes_table(names: list[pa.Array], number: Ints, events: Ints) -> pa.Table:
