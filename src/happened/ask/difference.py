@@ -79,8 +79,8 @@ def diff(first: Asked, second: Asked) -> Difference:
         raise CausalityError(
             "the runs have no event in common: one is known by its place, its kind, and its label or message"
         )
-    alone = (tuple(run.history.occurrences(np.flatnonzero(run.there < 0))) for run in (ours, theirs))
-    return Difference(matched.size, *alone, _caused(ours, theirs), _caused(theirs, ours))
+    mine, yours = (tuple(run.history.occurrences(np.flatnonzero(run.there < 0))) for run in (ours, theirs))
+    return Difference(matched.size, mine, yours, _caused(ours, theirs), _caused(theirs, ours))
 
 
 def _sorts(one: History, other: History) -> list[Ints]:

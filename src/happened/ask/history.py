@@ -23,7 +23,7 @@ from ..causality.analysis import sound_whole
 from ..causality.computation import Computation, unite
 from ..causality.linearization import Ints
 from ..causality.questions import Answers
-from ..causality.reach import Edges, direct_causes, edges_of, known_of, last_causes
+from ..causality.reach import Edges, edges_of, known_of, last_causes
 from ..causality.skew import Times, times_of
 from ..core.errors import CausalityError
 from ..trace.location import Location, is_json
@@ -152,7 +152,7 @@ class History:
         if process not in self._columns:
             while self._columns and (len(self._columns) + 1) * self.union.events > MOST_KNOWN:
                 self._columns.popitem(last=False)
-            self._columns[process] = known_of(self.union, self.before, process)
+            self._columns[process] = known_of(self.union, self.edges, process)
         self._columns.move_to_end(process)
         return self._columns[process]
 
@@ -191,8 +191,10 @@ class History:
         return codes, encoded.dictionary.to_pylist()
 
     def causes(self, e: int) -> list[int]:
-        """The direct causes of an event."""
-        return direct_causes(self.union, self.before, e)
+        """The direct causes of an event, each once: on its own process first, then the send, then those
+        recorded."""
+        first, end = self.edges.offsets[e : e + 2]
+        return [*dict.fromkeys(self.edges.causes[first:end].tolist())]
 
     def edge(self, cause: int, effect: int) -> str:
         """How a cause acted upon an effect: `process`, `message` or `cause`."""

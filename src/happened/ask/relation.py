@@ -21,7 +21,7 @@ import pyarrow as pa
 from ..causality.linearization import Ints
 from ..causality.reach import future_of, past_of, path_by_column
 from ..core.errors import CausalityError
-from .finding import find_event, find_request
+from .finding import End, find_event, find_request
 from .history import Asked, History, Occurrence, load, load_whole
 
 
@@ -55,8 +55,9 @@ class Path:
 def path(trace: Asked, first: str, second: str) -> Path:
     """The causal chain between two events, whichever way it leads, or why there is none."""
     history = load(trace, [first, second], past_only=True)
-    for relation, ends in (("before", ("first", "last")), ("after", ("last", "first"))):
-        a, b = find_event(history, first, ends[0]), find_event(history, second, ends[1])
+    ends: tuple[tuple[str, End, End], ...] = (("before", "first", "last"), ("after", "last", "first"))
+    for relation, of_first, of_second in ends:
+        a, b = find_event(history, first, of_first), find_event(history, second, of_second)
         one, other = history.occurrence(a), history.occurrence(b)
         if a == b:
             return Path("same", one, other, (), f"{one.id} and {other.id} are one event")

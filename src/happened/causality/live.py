@@ -430,7 +430,8 @@ class LiveComputation:
         STAMP.stamped(view, stamped, before, answers)
         found, self._marks = mark_epoch(epoch, view.relevant, self._marks, *kept, stamped.arranged)
         order = np.argsort(found[0], kind="stable")
-        tell_edges(view, *(each[order] for each in found), answers)
+        effects, causes, seqs = (each[order] for each in found)
+        tell_edges(view, effects, causes, seqs, answers)
         delivered, later, flying = judged
         self._overtaking.step(stamped, before, delivered, later, flying.named(), answers)
         self.events += epoch.events

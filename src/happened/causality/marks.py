@@ -27,7 +27,7 @@ from .computation import Computation
 from .epochs import Arranged, Epoch, Frontier, arrange, event_keys, leave, own_columns, split_keys
 from .linearization import Ints
 from .measures import level_rows
-from .reach import edges_of, graph_of
+from .reach import edges_of
 from .stamps import MOST_CELLS
 
 
@@ -72,7 +72,7 @@ def mark_epoch(
 
 def mark_computation(c: Computation, relevant: Ints) -> tuple[Ints, Ints]:
     """The reduction's edges (effects, causes) among the relevant events of a whole computation, by index."""
-    graph = graph_of(edges_of(c))
+    edges = edges_of(c)
     none = np.empty(0, np.int64)
     width = max(1, MOST_CELLS // (8 * max(1, c.events)))
     found = [(none, none)]
@@ -81,7 +81,7 @@ def mark_computation(c: Computation, relevant: Ints) -> tuple[Ints, Ints]:
         marks = np.empty((c.events, len(columns) + 1), np.int64)
         effects, column, seq = mark_rows(
             marks, 0, np.full(c.processes, -1, np.int64), own_columns(c.processes, columns), c.process, c.seq,
-            relevant, graph.offsets, graph.causes,
+            relevant, edges.offsets, edges.causes,
         )  # fmt: skip
         found.append((effects, c.chain[c.chain_offsets[column + begin] + seq - 1]))
     effects, causes = (np.concatenate(part) for part in zip(*found, strict=True))

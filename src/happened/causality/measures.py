@@ -12,6 +12,7 @@ from ..trace.declared import schema
 from .compiled import compiled
 from .computation import Computation
 from .linearization import FIRST, Ints
+from .reach import edges_of
 
 MEASURES = schema(
     "computation string, measure string, process string?, other string?, at int32?, value float64"
@@ -41,17 +42,8 @@ def level_rows(levels, entering, last, process, edge_offsets, edges):  # type: i
 
 def levels_of(c: Computation) -> Ints:
     """The level of every event, in the computation's own order."""
-    edges = (c.source >= 0).astype(np.int64) + np.diff(c.cause_offsets)
-    offsets = np.concatenate([[0], np.cumsum(edges)]).astype(np.int64)
-    flat = np.empty(offsets[-1], np.int64)
-    has_source = np.flatnonzero(c.source >= 0)
-    flat[offsets[has_source]] = c.source[has_source]
-    lengths = np.diff(c.cause_offsets)
-    first = offsets[:-1] + (c.source >= 0)
-    places = np.repeat(first - c.cause_offsets[:-1], lengths) + np.arange(c.causes.size)
-    flat[places] = c.causes
-    levels = np.empty(c.events, np.int64)
-    level_rows(levels, 0, np.full(c.processes, -1, np.int64), c.process, offsets, flat)
+    levels, edges = np.empty(c.events, np.int64), edges_of(c)
+    level_rows(levels, 0, np.full(c.processes, -1, np.int64), c.process, edges.offsets, edges.causes)
     return levels
 
 

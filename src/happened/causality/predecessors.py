@@ -27,7 +27,7 @@ from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
 from .marks import mark_computation
-from .reach import WORD, edges_of, graph_of, passes_of, reduce
+from .reach import WORD, edges_of, passes_of, reduce
 from .stamps import MOST_CELLS, stamp_computation
 
 STEP_CELLS = 4
@@ -128,7 +128,7 @@ def choose(c: Computation, relevant: Ints) -> Way:
         return Way.VECTORS if cells <= MOST_CELLS else Way.MARKS
     if c.width <= WORD and cells <= MOST_CELLS:
         return Way.VECTORS
-    steps = passes_of(graph_of(edges_of(c))).steps
+    steps = passes_of(edges_of(c).in_order()).steps
     return Way.BIT_SETS if cells > min(MOST_CELLS, STEP_CELLS * steps) else Way.VECTORS
 
 
@@ -148,7 +148,7 @@ def find_predecessors(
         return computation_predecessors(c, vectors(c), relevant)
     if way is Way.MARKS:
         return mark_computation(c, relevant)
-    graph = graph_of(edges_of(c))
+    graph = edges_of(c).in_order()
     return reduce(graph, passes_of(graph))
 
 

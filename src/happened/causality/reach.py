@@ -23,7 +23,7 @@ import numpy as np
 
 from .compiled import compiled
 from .computation import Computation
-from .linearization import Ints
+from .linearization import Ints, members, offsets_of
 
 NEVER = np.iinfo(np.int64).min
 """The time of an event that has none, nor has anything before it."""
@@ -45,68 +45,67 @@ def before_on_process(c: Computation) -> Ints:
 
 
 class Edges(NamedTuple):
-    """The direct causes of events in a topological order, by their numbers there; -1 means none.
+    """The direct causes of events in a topological order, by their numbers there.
 
-    before, source   of each event, the one before it on its process, and the send that it delivers
-    causes           those recorded, of event e from cause_offsets[e] on
+    before            of each event, the one before it on its process; -1 means none
+    offsets, causes   of event e causes[offsets[e]:offsets[e + 1]]: the one before it on its process, then
+                      the send that it delivers, then those recorded
     """
 
     before: Ints
-    source: Ints
-    cause_offsets: Ints
+    offsets: Ints
     causes: Ints
 
     @property
     def events(self) -> int:
         return self.before.size
 
-    def ends(self) -> tuple[Ints, Ints]:
-        """(causes, effects) of all edges."""
-        effects = np.repeat(np.arange(self.events), np.diff(self.cause_offsets))
-        before, source = np.flatnonzero(self.before >= 0), np.flatnonzero(self.source >= 0)
-        causes = np.concatenate([self.causes, self.before[before], self.source[source]])
-        return causes.astype(np.int64), np.concatenate([effects, before, source])
+    @property
+    def effects(self) -> Ints:
+        """The effect of each edge."""
+        return np.repeat(np.arange(self.events), np.diff(self.offsets))
 
     def crossing(self, group: Ints) -> tuple[Ints, Ints]:
         """(causes, effects) of the edges that lead from one group of events to another."""
-        u, v = self.ends()
-        across = group[u] != group[v]
-        return u[across], v[across]
+        across = group[self.causes] != group[self.effects]
+        return self.causes[across], self.effects[across]
 
     def within(self, group: Ints) -> "Edges":
         """The edges within groups of events."""
-        same = group[self.causes] == np.repeat(group, np.diff(self.cause_offsets))
-        offsets = np.concatenate([[0], np.cumsum(same)])[self.cause_offsets]
-        before, source = (
-            np.where((one >= 0) & (group[one] == group), one, -1) for one in (self.before, self.source)
-        )
-        return Edges(before, source, offsets, self.causes[same])
+        same = group[self.causes] == group[self.effects]
+        before = np.where((self.before >= 0) & (group[self.before] == group), self.before, -1)
+        return Edges(before, offsets_of(same)[self.offsets], self.causes[same])
 
     def part(self, first: int, end: int) -> "Edges":
         """Of the events from one number to another, into which no edge leads from outside; renumbered."""
-        offsets = self.cause_offsets[first : end + 1]
-        before, source = (
-            np.where(one[first:end] >= 0, one[first:end] - first, -1) for one in (self.before, self.source)
-        )
-        return Edges(before, source, offsets - offsets[0], self.causes[offsets[0] : offsets[-1]] - first)
+        offsets, before = self.offsets[first : end + 1], self.before[first:end]
+        causes = self.causes[offsets[0] : offsets[-1]] - first
+        return Edges(np.where(before >= 0, before - first, -1), offsets - offsets[0], causes)
+
+    def in_order(self) -> "Edges":
+        """The same with the causes of each event increasing, each once."""
+        keys = self.effects * max(self.events, 1) + self.causes
+        keys.sort(kind="stable")  # of runs that are sorted already
+        effect, cause = np.divmod(keys[np.diff(keys, prepend=-1) != 0], max(self.events, 1))
+        return Edges(self.before, np.searchsorted(effect, np.arange(self.events + 1)), cause)
 
 
 def edges_of(c: Computation) -> Edges:
-    return Edges(before_on_process(c), c.source, c.cause_offsets, c.causes)
-
-
-def direct_causes(c: Computation, before: Ints, e: int) -> list[int]:
-    """The direct causes of an event, each once: on its own process first, then the send, then the
-    recorded."""
-    recorded = c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]].tolist()
-    return [*dict.fromkeys(u for u in (int(before[e]), int(c.source[e]), *recorded) if u >= 0)]
+    before, lengths = before_on_process(c), np.diff(c.cause_offsets)
+    follows, delivers = before >= 0, c.source >= 0
+    offsets = offsets_of(follows.astype(np.int64) + delivers + lengths)
+    causes = np.empty(offsets[-1], np.int64)
+    causes[offsets[:-1][follows]] = before[follows]
+    causes[(offsets[:-1] + follows)[delivers]] = c.source[delivers]
+    causes[members(offsets[1:] - lengths, lengths)] = c.causes
+    return Edges(before, offsets, causes)
 
 
 def past_of(edges: Edges, events: Ints) -> Ints:
     """Whether each event is one of these or happened before one of them."""
     marked = np.zeros(edges.events, bool)
     marked[events] = True
-    _mark_past(marked, *edges)
+    _mark_past(marked, edges.offsets, edges.causes)
     return marked
 
 
@@ -114,14 +113,14 @@ def future_of(edges: Edges, events: Ints) -> Ints:
     """Whether each event is one of these or one of them happened before it."""
     marked = np.zeros(edges.events, bool)
     marked[events] = True
-    _mark_future(marked, *edges)
+    _mark_future(marked, edges.offsets, edges.causes)
     return marked
 
 
-def known_of(c: Computation, before: Ints, process: int) -> Ints:
+def known_of(c: Computation, edges: Edges, process: int) -> Ints:
     """Of each event, how many events of one process are in its past, itself included: a column of vectors."""
-    known = np.zeros(c.events, np.int32)
-    _known(known, process, c.process, c.seq, before, c.source, c.cause_offsets, c.causes)
+    known = np.where(c.process == process, c.seq, 0).astype(np.int32)
+    _known(known, edges.offsets, edges.causes)
     return known
 
 
@@ -157,7 +156,7 @@ def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:
     Pinned events, and those without a cause that has a time, stay where they are.
     """
     then = np.empty(edges.events, np.int64)
-    _replay(then, since, work, pinned, *edges)
+    _replay(then, since, work, pinned, edges.offsets, edges.causes)
     return then
 
 
@@ -240,37 +239,24 @@ def hull(c: Computation, wanted: Ints) -> Extent:
 
 
 @compiled
-def _mark_past(marked, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def _mark_past(marked, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(marked.size - 1, -1, -1):
         if marked[e]:
-            if before[e] >= 0:
-                marked[before[e]] = True
-            if source[e] >= 0:
-                marked[source[e]] = True
-            for k in range(cause_offsets[e], cause_offsets[e + 1]):
+            for k in range(offsets[e], offsets[e + 1]):
                 marked[causes[k]] = True
 
 
 @compiled
-def _mark_future(marked, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def _mark_future(marked, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(marked.size):
-        found = marked[e] or (before[e] >= 0 and marked[before[e]]) or (source[e] >= 0 and marked[source[e]])
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
-            found = found or marked[causes[k]]
-        marked[e] = found
+        for k in range(offsets[e], offsets[e + 1]):
+            marked[e] = marked[e] or marked[causes[k]]
 
 
 @compiled
-def _known(known, of, process, seq, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
-    for e in range(process.size):
-        if process[e] == of:
-            known[e] = seq[e]
-            continue
-        if before[e] >= 0:
-            known[e] = known[before[e]]
-        if source[e] >= 0:
-            known[e] = max(known[e], known[source[e]])
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+def _known(known, offsets, causes):  # type: ignore[no-untyped-def]
+    for e in range(known.size):
+        for k in range(offsets[e], offsets[e + 1]):
             known[e] = max(known[e], known[causes[k]])
 
 
@@ -287,12 +273,10 @@ def _is_later(u, than, since, waited, before):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _last_causes(since, waited, time, timed, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def _last_causes(since, waited, time, timed, before, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(since.size):
-        last = before[e]
-        if source[e] >= 0 and _is_later(source[e], last, since, waited, before[e]):
-            last = source[e]
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+        last = -1
+        for k in range(offsets[e], offsets[e + 1]):
             if _is_later(causes[k], last, since, waited, before[e]):
                 last = causes[k]
         waited[e] = last
@@ -300,40 +284,12 @@ def _last_causes(since, waited, time, timed, before, source, cause_offsets, caus
 
 
 @compiled
-def _replay(then, since, work, pinned, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def _replay(then, since, work, pinned, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(then.size):
         at = NEVER
-        if before[e] >= 0:
-            at = then[before[e]]
-        if source[e] >= 0:
-            at = max(at, then[source[e]])
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+        for k in range(offsets[e], offsets[e + 1]):
             at = max(at, then[causes[k]])
         then[e] = since[e] if pinned[e] or at == NEVER else at + work[e]
-
-
-class Graph(NamedTuple):
-    """The direct causes of event e are causes[offsets[e] : offsets[e + 1]], increasing, each once."""
-
-    offsets: Ints
-    causes: Ints
-
-    @property
-    def events(self) -> int:
-        return int(self.offsets.size) - 1
-
-    @property
-    def effects(self) -> Ints:
-        """The effect of each edge."""
-        return np.repeat(np.arange(self.events), np.diff(self.offsets))
-
-
-def graph_of(edges: Edges) -> Graph:
-    causes, effects = edges.ends()
-    keys = effects * max(edges.events, 1) + causes
-    keys.sort(kind="stable")  # of runs that are sorted already
-    effect, cause = np.divmod(keys[np.diff(keys, prepend=-1) != 0], max(edges.events, 1))
-    return Graph(np.searchsorted(effect, np.arange(edges.events + 1)), cause)
 
 
 class Passes(NamedTuple):
@@ -345,8 +301,8 @@ class Passes(NamedTuple):
     steps: int  # edges that all passes go over
 
 
-def passes_of(graph: Graph) -> Passes:
-    """How to reduce a graph, and what that will cost."""
+def passes_of(graph: Edges) -> Passes:
+    """How to reduce edges that are `in_order`, and what that will cost."""
     effects = graph.effects
     older = np.flatnonzero(np.arange(graph.causes.size) + 1 < graph.offsets[effects + 1])
     until = np.zeros(graph.events, np.int64)
@@ -361,7 +317,7 @@ def passes_of(graph: Graph) -> Passes:
     return Passes(asked, first, last, int((graph.offsets[last + 1] - graph.offsets[first]).sum()))
 
 
-def reduce(graph: Graph, passes: Passes) -> tuple[Ints, Ints]:
+def reduce(graph: Edges, passes: Passes) -> tuple[Ints, Ints]:
     """The edges (effects, causes) of the transitive reduction, each effect's together."""
     redundant = np.zeros(graph.causes.size, bool)
     _find_redundant(graph.offsets, graph.causes, passes.asked, passes.first, passes.last, redundant)
@@ -391,7 +347,7 @@ def _find_redundant(offsets, causes, asked, first, last, redundant):  # type: ig
             own[asked[at]] = 0
 
 
-def count_ordered(graph: Graph) -> int:
+def count_ordered(graph: Edges) -> int:
     """How many pairs of events are ordered."""
     words = max(1, min(MOST_WORDS, CELLS // max(1, graph.events)))
     return int(_count_ordered(graph.offsets, graph.causes, words))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from .computation import Event
 
@@ -26,8 +27,8 @@ class EarlyDelivery:
                 f"although {self.overtaken} was sent to it causally earlier:",
                 *_steps(self.path),
                 f"yet at {self.process}:",
-                f"  {_place(self.early_delivery)}  deliver {self.early}    too early",
-                f"  {_place(self.overtaken_delivery)}  deliver {self.overtaken}    overtaken",
+                f"  {self.early_delivery.id}  deliver {self.early}    too early",
+                f"  {self.overtaken_delivery.id}  deliver {self.overtaken}    overtaken",
             ]
         )
 
@@ -51,7 +52,7 @@ class Disagreement:
         return "\n".join(
             [
                 f"{p} and {q} disagree on the order of {a} and {b}{_within(self.computation)}:",
-                *(f"  {_place(event)}  {_deed(event)}" for event in (*self.one, *self.other)),
+                *(f"  {event.id}  {_deed(event)}" for event in (*self.one, *self.other)),
             ]
         )
 
@@ -73,7 +74,7 @@ class Cycle:
         return "\n".join(
             [
                 f"no one order fits all processes{_within(self.computation)}: {circle}:",
-                *(f"  {_place(event)}  {_deed(event)}" for leg in self.legs for event in leg),
+                *(f"  {event.id}  {_deed(event)}" for leg in self.legs for event in leg),
             ]
         )
 
@@ -103,7 +104,7 @@ class LostCause:
                 f"{_within(self.computation)}, although {self.lost} was sent to it causally earlier:",
                 *_steps(self.path),
                 f"yet at {self.process}:",
-                f"  {_place(self.delivery)}  deliver {self.delivered}    without {self.lost}",
+                f"  {self.delivery.id}  deliver {self.delivered}    without {self.lost}",
             ]
         )
 
@@ -152,26 +153,17 @@ class Verdict:
         return f"{self.order} order VIOLATED: {self.examined}, {self.violations:,} {found}"
 
 
-def _place(event: Event) -> str:
-    return f"{event.process}#{event.seq}"
-
-
 def _deed(event: Event) -> str:
     return f"{event.kind} {event.message}" if event.message is not None else event.kind
 
 
 def _steps(path: tuple[Event, ...]) -> list[str]:
     """The events of a causal path, one per line."""
-    return [
-        f"  {_place(event)}  {_deed(event)}{'' if i == 0 else _edge(path[i - 1], event)}"
-        for i, event in enumerate(path)
-    ]
-
-
-def _edge(before: Event, event: Event) -> str:
-    if before.process == event.process:
-        return ""
-    return f"    ← {_place(before)}"
+    lines = [f"  {path[0].id}  {_deed(path[0])}"]
+    for before, event in pairwise(path):
+        edge = "" if before.process == event.process else f"    ← {before.id}"
+        lines.append(f"  {event.id}  {_deed(event)}{edge}")
+    return lines
 
 
 def _within(computation: str) -> str:
