@@ -20,9 +20,8 @@ from effort import samples
 from happened import causality, trace
 from happened.causality import stamps
 from happened.causality.analysis import TABLES, analyse
-from happened.causality.measures import levels_of
 from happened.causality.predecessors import Way, choose, find_predecessors
-from happened.causality.reach import count_ordered, edges_of, passes_of
+from happened.causality.reach import count_ordered, edges_of, levels_of, passes_of
 from happened.causality.written import is_wide, sizes_of, too_wide
 from happened.trace.importing import import_files
 from oracles import bit_sets

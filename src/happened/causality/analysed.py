@@ -18,14 +18,15 @@ import pyarrow.compute as pc
 from ..core.errors import CausalityError
 from ..trace.schema import SCHEMA
 from ..trace.store import AnyPath, arrow_dataset, matching
-from .linearization import Ints
+from .linearization import Ints, offsets_of
+from .names import encode_names
 
 Known: TypeAlias = dict[str, dict[str, int] | None]
 """Of each computation that is wanted, how many events of each process; None: all."""
 
 NAME = ["computation", "process", "seq"]
 BY_P = ["computation", "p"]
-CAUSE = SCHEMA.field("causes").type.value_type
+CAUSE, TO = SCHEMA.field("causes").type.value_type, SCHEMA.field("to").type
 
 
 def analysed_events(
@@ -71,21 +72,15 @@ def _stamps(folder: AnyPath, wanted: Known | None) -> pa.Table:
         rows = pa.Table.from_batches([batch])
         kept.append(rows if wanted is None else rows.filter(_within(rows, wanted)))
     table = pa.concat_tables(kept)
-    if table["clock"].null_count and _are_some(folder, table, wanted):
+    # Entries are what changed, or immediate predecessors; of all events either gives happened-before. Of some
+    # events, the relevant ones, they do not: process order is not known then.
+    every = arrow_dataset(folder / "processes").to_table(filter=_of(wanted))["events"]
+    if table["clock"].null_count and (pc.sum(every).as_py() or 0) != table.num_rows:
         raise CausalityError(
             f"{folder}: its timestamps are immediate predecessors of the relevant events alone; analyse the "
             "trace again with --timestamps full or sparse, or ask the trace itself"
         )
     return table
-
-
-def _are_some(folder: AnyPath, table: pa.Table, wanted: Known | None) -> bool:
-    """Whether these are the stamps of some events, the relevant ones: then process order is not known.
-
-    Entries are what changed, or immediate predecessors; of all events either gives happened-before.
-    """
-    every = pc.sum(arrow_dataset(folder / "processes").to_table(filter=_of(wanted))["events"]).as_py() or 0
-    return bool(every != table.num_rows)
 
 
 def _within(rows: pa.Table, wanted: Known) -> pa.Array:
@@ -107,20 +102,17 @@ def _messages(folder: AnyPath, wanted: Known | None) -> tuple[pa.Table, pa.Table
     sent = told.filter(pc.is_valid(told["sent_seq"]))
     to = pc.if_else(pc.equal(sent["fate"], "misdelivered"), None, sent["receiver"])
     by_send = sent.append_column("to", to).group_by(["computation", "sender", "sent_seq", "message"])
-    sends = by_send.aggregate([("to", "list")]).rename_columns([*NAME, "message", "to"])
+    sends = by_send.aggregate([("to", "list")]).rename_columns([*NAME, "message", "to"]).combine_chunks()
     received = told.filter(pc.is_valid(told["received_seq"]))
     deliveries = received.select(["computation", "receiver", "received_seq", "message"])
-    return _addressed(sends.combine_chunks()), deliveries.rename_columns([*NAME, "message"]).combine_chunks()
-
-
-def _addressed(sends: pa.Table) -> pa.Table:
-    """The same, without the nulls in `to`, which stand for processes that were not addressed."""
-    lists = sends["to"].combine_chunks() if sends.num_rows else pa.array([], SCHEMA.field("to").type)
+    # Without the nulls in `to`, which stand for processes that were not addressed.
+    lists = sends["to"].combine_chunks() if sends.num_rows else pa.array([], TO)
     flat, row = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
     named = pc.is_valid(flat)
-    offsets = _offsets(np.bincount(row[named.to_numpy(zero_copy_only=False)], minlength=len(lists)))
-    to = pa.ListArray.from_arrays(offsets, flat.filter(named), type=SCHEMA.field("to").type)
-    return sends.set_column(sends.schema.get_field_index("to"), "to", to)
+    counts = np.bincount(row[named.to_numpy(zero_copy_only=False)], minlength=len(lists))
+    addressed = pa.ListArray.from_arrays(_offsets(counts), flat.filter(named), type=TO)
+    sends = sends.set_column(sends.schema.get_field_index("to"), "to", addressed)
+    return sends, deliveries.rename_columns([*NAME, "message"]).combine_chunks()
 
 
 def _places(keys: pa.Table, named: pa.Table) -> pa.Array:
@@ -171,17 +163,12 @@ def _news(stamps: pa.Table) -> tuple[Ints, Ints, Ints]:
     row, known = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_numpy()
     starts = _offsets(pc.list_value_length(lists).to_numpy())
     number = np.arange(len(row)) - starts[row]
-    follows = np.zeros(stamps.num_rows, bool)
-    if stamps.num_rows > 1:
-        same = [
-            pc.equal(stamps[name].slice(1), stamps[name].slice(0, stamps.num_rows - 1)) for name in NAME[:2]
-        ]
-        follows[1:] = pc.and_(*same).to_numpy()
+    same = [np.diff(encode_names(stamps[name])[0], prepend=-1) == 0 for name in NAME[:2]]
+    follows = same[0] & same[1]
     before = np.where(follows[row], known[starts[np.maximum(row - 1, 0)] + number], 0)
     news = np.flatnonzero(known > before)
     return row[news], number[news], known[news]
 
 
 def _offsets(counts: Ints) -> Ints:
-    offsets: Ints = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return offsets
+    return offsets_of(counts).astype(np.int32)

@@ -129,7 +129,7 @@ class _Flying(NamedTuple):
         of_message = (each[kept] for each in self[1:5])
         number = (np.cumsum(kept) - 1)[self.slot_message[slots]]
         names = self.names.filter(pa.array(kept))
-        return _Flying(names, *of_message, number, self.slot_dest[slots], self.slot_done[slots])
+        return _Flying._make([names, *of_message, number, self.slot_dest[slots], self.slot_done[slots]])
 
     def slots(self, which: Ints, seq: Ints | int) -> Ints:
         """(sender, seq, destination, seq of the delivery) of these slots."""

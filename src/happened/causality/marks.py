@@ -26,8 +26,7 @@ from .compiled import compiled
 from .computation import Computation
 from .epochs import Arranged, Epoch, Frontier, arrange, event_keys, leave, own_columns, split_keys
 from .linearization import Ints
-from .measures import level_rows
-from .reach import edges_of
+from .reach import edges_of, level_rows
 from .stamps import MOST_CELLS
 
 

@@ -178,20 +178,20 @@ class Overtaking:
                 continue
             self._told.add(key)
             one, other = (
-                self._event(early.dest, *delivery, "deliver")
+                self._event("deliver", early.dest, *delivery)
                 for delivery in ((early.seq, early.message), (seq, name))
             )
             path = self._sends((*slot[:2], name), (early.sender, early.sent, early.message))
             rows.append(early_row(self._computation, order, one, other, path))
         return rows
 
-    def _event(self, process: int, seq: int, message: str, kind: str) -> Event:
+    def _event(self, kind: str, process: int, seq: int, message: str) -> Event:
         return Event(self._computation, self._names[process], seq, kind, message)
 
     def _sends(self, *ends: Any) -> list[Event]:
         """The ends of a causal path, two sends as (process, seq, message). What lies between them is in
         earlier batches."""
-        return [self._event(*end, "send") for end in ends]
+        return [self._event("send", *end) for end in ends]
 
 
 def _slot_keys(slots: Ints) -> Ints:

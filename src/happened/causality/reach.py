@@ -239,6 +239,26 @@ def hull(c: Computation, wanted: Ints) -> Extent:
 
 
 @compiled
+def level_rows(levels, entering, last, process, edge_offsets, edges):  # type: ignore[no-untyped-def]
+    """Fill levels[entering:], one per event in topological order; rows and `last` as in stamp_rows."""
+    for e in range(process.size):
+        level = 0
+        if last[process[e]] >= 0:
+            level = levels[last[process[e]]]
+        for k in range(edge_offsets[e], edge_offsets[e + 1]):
+            level = max(level, levels[edges[k]])
+        levels[entering + e] = level + 1
+        last[process[e]] = entering + e
+
+
+def levels_of(c: Computation) -> Ints:
+    """The level of every event: how many events the longest chain that ends with it has."""
+    levels, edges = np.empty(c.events, np.int64), edges_of(c)
+    level_rows(levels, 0, np.full(c.processes, -1, np.int64), c.process, edges.offsets, edges.causes)
+    return levels
+
+
+@compiled
 def _mark_past(marked, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(marked.size - 1, -1, -1):
         if marked[e]:

@@ -99,7 +99,9 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
     both = timed[sent] & timed[received]
     earlier, later = sent, received
     if not both.all():
-        since, until = timed_around(c, clocks[c.process], time, timed)
+        since, until = np.full(c.events, -1, np.int64), np.full(c.events, -1, np.int64)
+        before = before_on_process(c)
+        timed_around(since, until, clocks[c.process], time, timed, before, c.cause_offsets, c.causes)
         earlier, later = since[sent], until[received]
         bounded = (earlier >= 0) & (later >= 0)
         earlier, later = earlier[bounded], later[bounded]
@@ -118,17 +120,10 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
     return Times(time, timed, sent, received, earlier, later, origin, skew, corrected)
 
 
-def timed_around(c: Computation, clock: Ints, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
-    """(since, until): of each event the last one with a time that is before it by its own clock, and the
-    first that is after it; itself if it has a time, -1 if there is none.
-    """
-    since, until = np.full(c.events, -1, np.int64), np.full(c.events, -1, np.int64)
-    _timed_around(since, until, clock, time, timed, before_on_process(c), c.cause_offsets, c.causes)
-    return since, until
-
-
 @compiled
-def _timed_around(since, until, clock, time, timed, before, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def timed_around(since, until, clock, time, timed, before, cause_offsets, causes):  # type: ignore[no-untyped-def]
+    """Fill since and until, which are -1: of each event the last one with a time that is before it by its own
+    clock, and the first that is after it; itself if it has a time."""
     for e in range(clock.size):
         if timed[e]:
             since[e] = until[e] = e
