@@ -23,7 +23,8 @@ from ..core.errors import TraceFormatError
 from ..trace.repetitions import without_repetitions
 from ..trace.validation import GAP, validate
 from .computation import REFUSE, RENUMBER, Computation, check_gaps, unite
-from .linearization import SENT_OUTSIDE
+from .linearization import SENT_OUTSIDE, Ints, offsets_of
+from .names import flatten
 from .questions import QUESTIONS, TABLES, Answers, Question, Subject, asked
 from .questions.stamp import PROCESSES, STAMPS, TIMESTAMPS, clock_maps, stamps_table
 
@@ -77,16 +78,30 @@ def sound(
 
     Only where something is wrong, rows are compared with one another, and what is wrong is found by halving.
     """
-    if not table.num_rows:
-        return
-    try:
-        unions = _unions(table, gaps)
-    except TraceFormatError:
-        table, repeated = without_repetitions(table)
-        answers.totals["duplicate_rows"] += repeated
-        yield from _sound_parts(table, answers, gaps)
-    else:
-        yield table, unions
+    left, is_first = [table], True
+    while left:
+        part = left.pop()
+        if not part.num_rows:
+            continue
+        try:
+            validate(part, gaps_allowed=gaps == RENUMBER)
+            unions = unite(part, gaps=gaps)
+        except TraceFormatError as error:
+            names = pc.unique(part["computation"])
+            if is_first:
+                part, repeated = without_repetitions(part)
+                answers.totals["duplicate_rows"] += repeated
+                left.append(part)
+            elif error.field == "causes":
+                left.append(_without_absent_causes(part, answers, gaps))
+            elif len(names) == 1:
+                answers.quarantine([(names[0].as_py(), str(error))], part.num_rows)
+            else:
+                halves = names[len(names) // 2 :], names[: len(names) // 2]
+                left += (part.filter(pc.is_in(part["computation"], value_set=half)) for half in halves)
+            is_first = False
+        else:
+            yield part, unions
 
 
 def sound_whole(
@@ -104,63 +119,41 @@ def sound_whole(
         return table, encoded(table)
 
 
-def _unions(table: pa.Table, gaps: str) -> list[Computation]:
-    validate(table, gaps_allowed=gaps == RENUMBER)
-    return unite(table, gaps=gaps)
-
-
-def _sound_parts(
-    table: pa.Table, answers: Answers, gaps: str
-) -> Iterator[tuple[pa.Table, list[Computation]]]:
-    if not table.num_rows:
-        return
-    try:
-        unions = _unions(table, gaps)
-    except TraceFormatError as error:
-        names = pc.unique(table["computation"])
-        if error.field == "causes":
-            parts = [_quarantine_absent_causes(table, answers, gaps)]
-        elif len(names) == 1:
-            answers.quarantine([(names[0].as_py(), str(error))], table.num_rows)
-            return
-        else:
-            halves = names[: len(names) // 2], names[len(names) // 2 :]
-            parts = [table.filter(pc.is_in(table["computation"], value_set=half)) for half in halves]
-    else:
-        yield table, unions
-        return
-    for part in parts:
-        yield from _sound_parts(part, answers, gaps)
-
-
 def is_gap(reason: str) -> bool:
     """Whether a computation was quarantined for a gap in seq, so that renumbering would let it be judged."""
     return GAP in reason or "seq has a gap" in reason
 
 
-def _quarantine_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> pa.Table:
-    """Return the rows without the causes that are not in the table; those are quarantined one by one.
-
-    In a window only those that name no event: the others may be outside of it.
-    """
+def _without_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> pa.Table:
+    """The rows without the causes that are not in the table; in a window, only without those that name no
+    event: the others may be outside of it."""
     known = set(zip(*(table[name].to_pylist() for name in ("computation", "process", "seq")), strict=True))
-    rows = table.select(["computation", "process", "seq", "causes"]).to_pylist()
+    causes, row = flatten(table["causes"])
     absent = []
-    for row in rows:
-        present = []
-        for cause in row["causes"] or ():
-            cause = cause or {"process": None, "seq": None}
-            may_be_outside = gaps == RENUMBER and None not in cause.values()
-            if may_be_outside or (row["computation"], cause["process"], cause["seq"]) in known:
-                present.append(cause)
-                continue
-            reason = (
-                f"{row['process']}#{row['seq']} names the cause {cause['process']}#{cause['seq']}, "
-                "which is not in the trace"
-            )
-            absent.append((row["computation"], reason))
-        row["causes"] = present
-    answers.quarantine(absent)
+    for computation, cause in zip(
+        table["computation"].take(row).to_pylist(), causes.to_pylist(), strict=True
+    ):
+        named = (cause["process"], cause["seq"]) if cause else (None, None)
+        may_be_outside = gaps == RENUMBER and None not in named
+        absent.append(not may_be_outside and (computation, *named) not in known)
+    return without_causes(table, np.array(absent, bool), answers)
+
+
+def without_causes(table: pa.Table, absent: Ints, answers: Answers) -> pa.Table:
+    """The rows without some of the causes, which are quarantined as absent one by one.
+
+    absent   of each cause of each row, one row after the other, whether it is such
+    """
+    causes, row = flatten(table["causes"])
+    reasons = []
+    for k in np.flatnonzero(absent).tolist():
+        computation, process, seq = (table[name][row[k]] for name in ("computation", "process", "seq"))
+        cause = causes[k].as_py() or {"process": None, "seq": None}
+        told = f"names the cause {cause['process']}#{cause['seq']}, which is not in the trace"
+        reasons.append((computation.as_py(), f"{process}#{seq} {told}"))
+    answers.quarantine(reasons)
     at = table.schema.get_field_index("causes")
-    kept = pa.array([row["causes"] for row in rows], table.schema.field(at).type)
-    return table.set_column(at, table.schema.field(at), kept)
+    kept = np.flatnonzero(~absent)
+    offsets = offsets_of(np.bincount(row[kept], minlength=table.num_rows)).astype(np.int32)
+    lists = pa.ListArray.from_arrays(offsets, causes.take(pa.array(kept)), type=table.schema.field(at).type)
+    return table.set_column(at, table.schema.field(at), lists)

@@ -100,7 +100,9 @@ def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Jud
         sentence = f"{verdict.order} order {word}: {verdict.examined}, none of them too early"
     besides = [f"{count:,} {name.replace('_', ' ')}" for name, count in astray.items() if count]
     if lost:
-        besides.append(_lost(lost, complete))
+        messages = "1 message was" if lost == 1 else f"{lost:,} messages were"
+        unless = "" if complete else ", unless that is beyond the end of the trace (see --complete)"
+        besides.append(f"{messages} never delivered where one sent causally after was{unless}")
     if quarantined:
         rows = "1 row is" if quarantined == 1 else f"{quarantined:,} rows are"
         besides.append(f"{rows} quarantined and not judged")
@@ -115,22 +117,18 @@ def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Jud
 def _remarks(totals: Mapping[str, int]) -> Iterator[str]:
     if repeated := totals.get("duplicate_rows", 0):
         rows = "1 row that repeats another" if repeated == 1 else f"{repeated:,} rows that repeat others"
-        yield f"{rows} exactly {_was(repeated)} dropped"
+        yield f"{rows} exactly {'was' if repeated == 1 else 'were'} dropped"
     if "sent_outside" not in totals:
         return
     yield "of a window: messages that only events outside of it connect were not judged against each other"
     if sent := totals["sent_outside"]:
         deliveries = "1 delivery of a message" if sent == 1 else f"{sent:,} deliveries of messages"
-        yield f"{deliveries} sent outside the window {_was(sent)} not judged"
+        yield f"{deliveries} sent outside the window {'was' if sent == 1 else 'were'} not judged"
     if causes := totals.get("causes_outside", 0):
         named = (
             "1 cause outside the window is" if causes == 1 else f"{causes:,} causes outside the window are"
         )
         yield f"{named} absent, not false"
-
-
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
@@ -142,12 +140,6 @@ def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
     lost = totals.get("lost_causes" if order == "causal" else f"{order}_lost_causes", 0)
     verdict = Verdict(order, early == 0 if judged else None, judged, early, (), lost)
     return judge(verdict, totals, complete=bool(totals.get("complete", False)))
-
-
-def _lost(count: int, complete: bool) -> str:
-    messages = "1 message was" if count == 1 else f"{count:,} messages were"
-    found = f"{messages} never delivered where one sent causally after was"
-    return found if complete else f"{found}, unless that is beyond the end of the trace (see --complete)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ import pyarrow.compute as pc
 
 from ..trace.declared import schema
 from ..trace.schema import KINDS, SCHEMA
+from .analysis import without_causes
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
+from .epochs import event_keys
 from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, admissible, find
 from .live import HELD_TOO_LONG, RECEIVED_ONLY, Rules
 from .names import codes_of, encode_names, flatten
@@ -94,7 +96,8 @@ def advance(
     rows = _UnionRows(_without_repetitions(table, kept.num_rows, answers), rules)
     again = rows.sent_again()
     if again.any():
-        answers.quarantine(rows.about(again, rows.why_sent_again))
+        names, one = rows.table["message"], "which is sent twice: a message has one send; rename the other"
+        answers.quarantine(rows.about(again, lambda at: f"sends {names[at].as_py()!r}, {one}"))
         rows = _UnionRows(rows.table.filter(pa.array(~again)), rules)
     admitted = rows.admitted(last, answers)
     told = rows.told
@@ -116,7 +119,11 @@ def advance(
         waits |= np.fromiter((name in undelivered for name in rows.names), bool, rows.computations)
     waits |= ~concerned  # nothing was looked at: as before, which may be either
     if not rules.receives:
-        received_only = rows.has_kind(RECEIVE) & ~rows.has_kind(DELIVER)
+        received, delivered = (
+            np.bincount(rows.computation, rows.kind == kind, minlength=rows.computations) > 0
+            for kind in (RECEIVE, DELIVER)
+        )
+        received_only = received & ~delivered
         waits |= received_only
         if last:
             answers.quarantine((name, RECEIVED_ONLY) for name in compress(rows.names, received_only))
@@ -171,20 +178,11 @@ class _UnionRows:
         codes, messages = encode_names(pa.chunked_array(table["message"]))
         self._message = np.where(codes >= 0, self.computation * (len(messages) + 1) + codes, NOTHING)
 
-    def has_kind(self, kind: int) -> Ints:
-        """Whether each computation has an event of this kind."""
-        found = np.zeros(self.computations, bool)
-        found[self.computation[self.kind == kind]] = True
-        return found
-
-    def event(self, place: int) -> str:
-        return f"{self.table['process'][place]}#{self.seq[place]}"
-
     def about(self, chosen: Ints, why: Callable[[int], str]) -> list[tuple[str, str]]:
         """(computation, reason) of each of these rows, for the quarantine."""
         return [
-            (self.names[self.computation[place]], f"{self.event(place)} {why(place)}")
-            for place in np.flatnonzero(chosen).tolist()
+            (self.names[self.computation[at]], f"{self.table['process'][at]}#{self.seq[at]} {why(at)}")
+            for at in np.flatnonzero(chosen).tolist()
         ]
 
     def _sends(self) -> Ints:
@@ -199,19 +197,11 @@ class _UnionRows:
         again[at[np.diff(self._message[at], prepend=-1) == 0]] = True
         return again
 
-    def why_sent_again(self, place: int) -> str:
-        return (
-            f"sends {self.table['message'][place].as_py()!r}, which is sent twice: a message has one send; "
-            "rename the other"
-        )
-
     def admitted(self, last: bool, answers: Answers) -> Ints:
         """Which rows have everything that they wait for among those admitted. If it is the `last` time,
         nobody waits for what is not here, nor for an unordered send: it carries no edge, and one who delivers
         what it sends later itself would wait for ever."""
-        counts = np.diff(np.append(self.starts, self.seq.size))
-        place_in_chain = np.arange(self.seq.size) - np.repeat(self.starts, counts)
-        blocked = self.seq != place_in_chain + 1
+        blocked = self.seq != np.arange(self.seq.size) - self.starts[self.process] + 1
         source = np.full(self.seq.size, NOTHING, np.int64)
         delivers = (self.kind == DELIVER) | ((self.kind == RECEIVE) & self.receives)
         at = np.flatnonzero(delivers & (self._message >= 0))
@@ -229,43 +219,23 @@ class _UnionRows:
     def _causes(self, blocked: Ints, last: bool, answers: Answers) -> tuple[Ints, Ints]:
         """The recorded causes that are here, as (effects, causes). What names one that is not is blocked; if
         it is the `last` time, that cause is quarantined instead and leaves the row."""
-        none = np.empty(0, np.int64)
-        if self.table["causes"].null_count == self.seq.size:
-            return none, none
         causes, effect = flatten(self.table["causes"])
         if not len(causes):
-            return none, none
-        process = pc.index_in(
-            pc.struct_field(causes, "process"), value_set=pa.array(self.process_names, pa.string())
-        )
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        processes = pa.array(self.process_names, pa.string())
+        process = pc.index_in(pc.struct_field(causes, "process"), value_set=processes)
         code = pc.fill_null(process, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         seq = pc.fill_null(pc.struct_field(causes, "seq"), 0).to_numpy(zero_copy_only=False)
-        chain = find(
-            self._key[self.starts], self.computation[effect] * max(len(self.process_names), 1) + code
-        )
-        at = find(_places(self.process, self.seq), _places(chain, seq))
+        keys = self.computation[effect] * max(len(self.process_names), 1) + code
+        chain = find(self._key[self.starts], keys)
+        at = find(event_keys(self.process, self.seq), event_keys(chain, np.clip(seq, 0, 2**40 - 1)))
         at = np.where((code >= 0) & (chain >= 0), at, NOTHING)
         absent = at == NOTHING
         if not last:
             blocked[effect[absent]] = True
         elif absent.any():
-            self._drop_causes(effect, causes, absent, answers)
+            self.table = without_causes(self.table, absent, answers)
         return effect[~absent], at[~absent]
-
-    def _drop_causes(self, effect: Ints, causes: pa.Array, absent: Ints, answers: Answers) -> None:
-        named = causes.to_pylist()
-        reasons = []
-        for k in np.flatnonzero(absent).tolist():
-            cause = named[k] or {"process": None, "seq": None}
-            told = f"names the cause {cause['process']}#{cause['seq']}, which is not in the trace"
-            reasons.append((self.names[self.computation[effect[k]]], f"{self.event(effect[k])} {told}"))
-        answers.quarantine(reasons)
-        lists: list[list[dict[str, object]]] = [[] for _ in range(self.seq.size)]
-        for k in np.flatnonzero(~absent).tolist():
-            lists[effect[k]].append(named[k])
-        place = KEPT.get_field_index("causes")
-        column = pa.array(lists, KEPT.field(place).type)
-        self.table = self.table.set_column(place, KEPT.field(place), column)
 
     def for_kernels(self, chosen: Ints) -> pa.Table:
         """These rows as the batch job takes them. What stands for a delivery is one, and no other receive is:
@@ -368,9 +338,3 @@ class _Teller(NamedTuple):
             tell_early(subject, order, faults.early[fresh], faults.overtaken[fresh], self.answers)
             if self.last:
                 tell_lost(subject, order, faults.lost, faults.shown, self.answers)
-
-
-def _places(process: Ints, seq: Ints) -> Ints:
-    """A number for each event, which grows with process and seq."""
-    found: Ints = process << 32 | np.clip(seq, 0, 2**32 - 1)
-    return found

@@ -20,6 +20,7 @@ the computation sent to that destination is redundant by definition. Duplicated 
 each by itself.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -340,72 +341,50 @@ def audit_units(
 ) -> Audit:
     """Compare what was carried with what was necessary; `against` saves working that out again."""
     carried = pc.map_lookup(table["attributes"], pa.scalar("units"), "first").combine_chunks()
-    recorded = equal = unmatched = missing = redundant = 0
-    lacked: list[Mismatch] = []
-    surplus: list[Mismatch] = []
+    counts: Counter[str] = Counter()
+    shown: dict[str, list[Mismatch]] = {"missing": [], "redundant": []}
     for units in (against or necessary(table)).computations:
-        found = _Comparison(units, carried)
-        recorded += found.recorded
-        equal += found.equal
-        unmatched += found.unmatched
-        missing += found.missing.size
-        redundant += found.redundant.size
-        lacked += found.mismatches(found.missing[: examples - len(lacked)])
-        surplus += found.mismatches(found.redundant[: examples - len(surplus)])
-    return Audit(recorded, equal, missing, redundant, unmatched, tuple(lacked), tuple(surplus))
-
-
-class _Comparison:
-    """One computation. `missing` and `redundant` are keys: transmission x width + unit.
-
-    Units are numbered by slot; those that are no slot come after, in order of appearance.
-    """
-
-    def __init__(self, units: NecessaryUnits, carried: pa.Array) -> None:
-        c = self._computation = units.computation
-        self._units = units
+        c, slots = units.computation, units.computation.slot_dest.size
         arrivals = np.flatnonzero(c.kind == RECEIVE)
         texts = carried.take(pa.array(c.row[arrivals]))
         arrivals = arrivals[texts.is_valid().to_numpy(zero_copy_only=False)]
         edges = c.slots_of(c.message[arrivals], c.process[arrivals])
-        self._transmissions = arrivals[edges >= 0]
-        self.recorded = self._transmissions.size
-        self.unmatched = arrivals.size - self.recorded
-        words, owners = _words(carried.take(pa.array(c.row[self._transmissions])))
-        self._names = [_unit(word) for word in words.dictionary.to_pylist()]
-        self._width = c.slot_dest.size + len(self._names)
+        arrivals, edges, recorded = arrivals[edges >= 0], edges[edges >= 0], arrivals.size
+        words, owners = _words(carried.take(pa.array(c.row[arrivals])))
+        named = [_unit(word) for word in words.dictionary.to_pylist()]
+        # Units are numbered by slot; those that are no slot come after, in order of appearance.
+        width = slots + len(named)
+        said = np.unique(owners * width + _numbers(c, named)[words.indices.to_numpy()])
+        due = said
+        if arrivals.size:
+            offsets, necessary_slots = units.edge_units()
+            lengths = np.diff(offsets)[edges]
+            due = necessary_slots[members(offsets[edges], lengths)]
+            due = np.sort(np.repeat(np.arange(edges.size), lengths) * width + due)
+        wrong = {
+            "missing": np.setdiff1d(due, said, assume_unique=True),
+            "redundant": np.setdiff1d(said, due, assume_unique=True),
+        }
+        for what, keys in wrong.items():
+            counts[what] += keys.size
+            for at, number in zip(*np.divmod(keys[: examples - len(shown[what])], width), strict=True):
+                unit = units.unit(number) if number < slots else named[number - slots]
+                shown[what].append(Mismatch(c.event(arrivals[at]), unit))
+        counts["recorded"] += arrivals.size
+        counts["unmatched"] += recorded - arrivals.size
+        counts["equal"] += arrivals.size - np.unique(np.concatenate([*wrong.values()]) // width).size
+    told = (counts[name] for name in ("recorded", "equal", "missing", "redundant", "unmatched"))
+    return Audit(*told, tuple(shown["missing"]), tuple(shown["redundant"]))
 
-        numbers = self._numbers()
-        carried_keys = np.unique(owners * self._width + numbers[words.indices.to_numpy()])
-        necessary_keys = self._necessary(edges[edges >= 0]) if self.recorded else carried_keys
-        self.missing = np.setdiff1d(necessary_keys, carried_keys, assume_unique=True)
-        self.redundant = np.setdiff1d(carried_keys, necessary_keys, assume_unique=True)
-        unequal = np.concatenate([self.missing, self.redundant]) // self._width
-        self.equal = self.recorded - np.unique(unequal).size
 
-    def mismatches(self, keys: Ints) -> list[Mismatch]:
-        return [self._mismatch(*divmod(int(key), self._width)) for key in keys]
-
-    def _mismatch(self, transmission: int, number: int) -> Mismatch:
-        slots = self._computation.slot_dest.size
-        unit = self._units.unit(number) if number < slots else self._names[number - slots]
-        return Mismatch(self._computation.event(self._transmissions[transmission]), unit)
-
-    def _numbers(self) -> Ints:
-        """The number of each distinct unit that was carried."""
-        c = self._computation
-        places = {name: p for p, name in enumerate(c.process_names)}
-        messages = pa.array([unit.message for unit in self._names], pa.string())
-        codes = pc.fill_null(pc.index_in(messages, value_set=c.names), -1).to_numpy()
-        dest = np.array([places.get(unit.destination, -1) for unit in self._names], np.int64)
-        slots = c.slots_of(find(c.message_codes, codes), dest)
-        return np.where(slots >= 0, slots, c.slot_dest.size + np.arange(slots.size))
-
-    def _necessary(self, edges: Ints) -> Ints:
-        offsets, slots = self._units.edge_units()
-        lengths = np.diff(offsets)[edges]
-        picked = members(offsets[edges], lengths)
-        return np.sort(np.repeat(np.arange(edges.size), lengths) * self._width + slots[picked])
+def _numbers(c: Computation, named: Sequence[Unit]) -> Ints:
+    """The number of each of these units."""
+    places = {name: p for p, name in enumerate(c.process_names)}
+    messages = pa.array([unit.message for unit in named], pa.string())
+    codes = pc.fill_null(pc.index_in(messages, value_set=c.names), -1).to_numpy()
+    dest = np.array([places.get(unit.destination, -1) for unit in named], np.int64)
+    slots = c.slots_of(find(c.message_codes, codes), dest)
+    return np.where(slots >= 0, slots, c.slot_dest.size + np.arange(slots.size))
 
 
 def _words(texts: pa.Array) -> tuple[pa.DictionaryArray, Ints]:

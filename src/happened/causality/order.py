@@ -43,25 +43,23 @@ def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIM
     """Judge the deliveries of every computation; at most `limit` witnesses of each kind are worked out."""
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; choose one of {', '.join(ORDERS)}")
-    deliveries = violations = lost = 0
-    decided = False
+    every: list[Verdict] = []
     witnesses: list[Witness] = []
-    lost_witnesses: list[LostCause] = []
-    for computation in encode(trace):
+    lost: list[LostCause] = []
+    for c in encode(trace):
         if order == "total":
-            found = total_order(computation, limit - len(witnesses))
+            found = total_order(c, limit - len(witnesses))
         else:
-            vectors = stamp_computation(computation)
-            left = limit - max(len(witnesses), len(lost_witnesses))
-            found = causal_order(computation, vectors, order, left)
-        deliveries += found.deliveries
-        violations += found.violations
-        lost += found.lost_causes
-        decided = decided or found.holds is not None
+            left = limit - max(len(witnesses), len(lost))
+            found = causal_order(c, stamp_computation(c), order, left)
+        every.append(found)
         witnesses += found.witnesses
-        lost_witnesses += found.lost_witnesses
-    holds = violations == 0 if decided else None
-    return Verdict(order, holds, deliveries, violations, tuple(witnesses), lost, tuple(lost_witnesses))
+        lost += found.lost_witnesses
+    deliveries, violations, lost_causes = (
+        sum(getattr(each, name) for each in every) for name in ("deliveries", "violations", "lost_causes")
+    )
+    holds = violations == 0 if any(each.holds is not None for each in every) else None
+    return Verdict(order, holds, deliveries, violations, tuple(witnesses), lost_causes, tuple(lost))
 
 
 def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdict:
@@ -280,33 +278,30 @@ class Deliveries:
 def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliveries:
     """What became of the messages of all computations, with so many examples of each fault."""
     computations = encode(trace)
-    count = dict.fromkeys((REPEATED, MISDELIVERED, NEVER_SENT), 0)
-    shown: dict[int, list[Event]] = {fate: [] for fate in count}
-    lost = 0
-    lost_examples: list[Lost] = []
+    fates = {"duplicated": REPEATED, "misdelivered": MISDELIVERED, "never_sent": NEVER_SENT}
+    count = dict.fromkeys(("lost", "sent_outside", *fates), 0)
+    shown: dict[str, list[Event]] = {name: [] for name in fates}
+    lost: list[Lost] = []
     for c in computations:
-        for fate in count:
+        for name, fate in fates.items():
             found = np.flatnonzero(c.fate == fate)
-            count[fate] += found.size
-            shown[fate] += [c.event(e) for e in found[: examples - len(shown[fate])]]
+            count[name] += found.size
+            shown[name] += [c.event(e) for e in found[: examples - len(shown[name])]]
+        count["sent_outside"] += int(np.count_nonzero(c.fate == SENT_OUTSIDE))
         slots, aside = np.flatnonzero(c.slot_delivery < 0), np.flatnonzero(c.aside.delivery < 0)
-        lost += slots.size + aside.size
+        count["lost"] += slots.size + aside.size
         message = np.concatenate([c.slot_message[slots], c.aside.message[aside]])
         dest = np.concatenate([c.slot_dest[slots], c.aside.dest[aside]])
-        for m, to in list(zip(message, dest, strict=True))[: max(examples - len(lost_examples), 0)]:
-            lost_examples.append(Lost(c.event(c.send[m]), c.process_names[to]))
+        for m, to in list(zip(message, dest, strict=True))[: max(examples - len(lost), 0)]:
+            lost.append(Lost(c.event(c.send[m]), c.process_names[to]))
     return Deliveries(
         events=sum(c.events for c in computations),
         processes=sum(c.processes for c in computations),
         messages=sum(int(np.count_nonzero(c.send >= 0)) for c in computations),
         deliveries=sum(int(np.count_nonzero(c.fate)) for c in computations),
-        lost=lost,
-        duplicated=count[REPEATED],
-        misdelivered=count[MISDELIVERED],
-        never_sent=count[NEVER_SENT],
-        lost_examples=tuple(lost_examples),
-        duplicated_examples=tuple(shown[REPEATED]),
-        misdelivered_examples=tuple(shown[MISDELIVERED]),
-        never_sent_examples=tuple(shown[NEVER_SENT]),
-        sent_outside=sum(int(np.count_nonzero(c.fate == SENT_OUTSIDE)) for c in computations),
+        lost_examples=tuple(lost),
+        duplicated_examples=tuple(shown["duplicated"]),
+        misdelivered_examples=tuple(shown["misdelivered"]),
+        never_sent_examples=tuple(shown["never_sent"]),
+        **count,
     )

@@ -150,20 +150,10 @@ class Overtaking:
             self._waiting.pop(slot, None)
             for order, first in sorted(self._shown.pop(slot, {}).items()):
                 answers.totals[LOST_TOTALS[order]] += 1
-                rows.append(
-                    {
-                        "computation": self._computation,
-                        "order_name": order,
-                        "process": process,
-                        "lost": name,
-                        "delivered": first.message,
-                        "delivered_seq": first.seq,
-                        "delivered_event": f"{process}#{first.seq}",
-                        "path": steps(
-                            self._sends((*slot[:2], name), (first.sender, first.sent, first.message))
-                        ),
-                    }
-                )
+                path = steps(self._sends((*slot[:2], name), (first.sender, first.sent, first.message)))
+                delivered = first.message, first.seq, f"{process}#{first.seq}"
+                row = (self._computation, order, process, name, *delivered, path)
+                rows.append(dict(zip(LOST_CAUSES.names, row, strict=True)))
         answers.add("lost_causes", pa.Table.from_pylist(rows, schema=LOST_CAUSES))
 
     def end(self, answers: Answers) -> None:

@@ -21,15 +21,13 @@ class EarlyDelivery:
     path: tuple[Event, ...]  # from send(overtaken) to send(early), each an edge of happened-before
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"{self.process} delivered {self.early} before {self.overtaken}{_within(self.computation)}, "
-                f"although {self.overtaken} was sent to it causally earlier:",
-                *_steps(self.path),
-                f"yet at {self.process}:",
-                f"  {self.early_delivery.id}  deliver {self.early}    too early",
-                f"  {self.overtaken_delivery.id}  deliver {self.overtaken}    overtaken",
-            ]
+        return _lines(
+            f"{self.process} delivered {self.early} before {self.overtaken}{_within(self.computation)}, "
+            f"although {self.overtaken} was sent to it causally earlier:",
+            *_steps(self.path),
+            f"yet at {self.process}:",
+            f"  {self.early_delivery.id}  deliver {self.early}    too early",
+            f"  {self.overtaken_delivery.id}  deliver {self.overtaken}    overtaken",
         )
 
 
@@ -49,11 +47,9 @@ class Disagreement:
     def __str__(self) -> str:
         a, b = self.messages
         p, q = self.one[0].process, self.other[0].process
-        return "\n".join(
-            [
-                f"{p} and {q} disagree on the order of {a} and {b}{_within(self.computation)}:",
-                *(f"  {event.id}  {_deed(event)}" for event in (*self.one, *self.other)),
-            ]
+        return _lines(
+            f"{p} and {q} disagree on the order of {a} and {b}{_within(self.computation)}:",
+            *(f"  {event.id}  {_deed(event)}" for event in (*self.one, *self.other)),
         )
 
 
@@ -71,11 +67,9 @@ class Cycle:
 
     def __str__(self) -> str:
         circle = " before ".join([*self.messages, self.messages[0]])
-        return "\n".join(
-            [
-                f"no one order fits all processes{_within(self.computation)}: {circle}:",
-                *(f"  {event.id}  {_deed(event)}" for leg in self.legs for event in leg),
-            ]
+        return _lines(
+            f"no one order fits all processes{_within(self.computation)}: {circle}:",
+            *(f"  {event.id}  {_deed(event)}" for leg in self.legs for event in leg),
         )
 
 
@@ -98,14 +92,12 @@ class LostCause:
     path: tuple[Event, ...]  # from send(lost) to send(delivered), each an edge of happened-before
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"{self.process} delivered {self.delivered} and never {self.lost}"
-                f"{_within(self.computation)}, although {self.lost} was sent to it causally earlier:",
-                *_steps(self.path),
-                f"yet at {self.process}:",
-                f"  {self.delivery.id}  deliver {self.delivered}    without {self.lost}",
-            ]
+        return _lines(
+            f"{self.process} delivered {self.delivered} and never {self.lost}"
+            f"{_within(self.computation)}, although {self.lost} was sent to it causally earlier:",
+            *_steps(self.path),
+            f"yet at {self.process}:",
+            f"  {self.delivery.id}  deliver {self.delivered}    without {self.lost}",
         )
 
 
@@ -151,6 +143,10 @@ class Verdict:
         disagreements = f"disagreement{'' if self.violations == 1 else 's'} between processes"
         found = disagreements if self.order == "total" else "of them too early"
         return f"{self.order} order VIOLATED: {self.examined}, {self.violations:,} {found}"
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
 
 
 def _deed(event: Event) -> str:

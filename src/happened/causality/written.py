@@ -8,6 +8,7 @@ Cost  that of the questions, for about EVENTS_PER_BATCH events at a time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -133,12 +134,11 @@ def too_wide(sizes: pa.Table, writes_vectors: bool = False) -> pa.ChunkedArray:
 def sizes_of(events: pa.Table) -> pa.Table:
     """Of each computation: its events, the processes that act in it, its rows of kind `deliver`, and those
     that are about messages."""
-    flagged = events.select(["computation", "process"])
-    for name, flags in (
-        ("delivers", pc.equal(events["kind"], "deliver")),
-        ("messages", pc.not_equal(events["kind"], "internal")),
-    ):
-        flagged = flagged.append_column(name, flags.cast(pa.int64()))
+    flags = {
+        "delivers": pc.equal(events["kind"], "deliver").cast(pa.int64()),
+        "messages": pc.not_equal(events["kind"], "internal").cast(pa.int64()),
+    }
+    flagged = pa.table({"computation": events["computation"], "process": events["process"]} | flags)
     added = [("process", "count"), ("process", "count_distinct"), ("delivers", "sum"), ("messages", "sum")]
     table = flagged.group_by("computation").aggregate(added)
     names = ["computation", "process_count", "process_count_distinct", "delivers_sum", "messages_sum"]
@@ -153,8 +153,7 @@ def whole_computations(table: pa.Table) -> Iterator[pa.Table]:
     table = table.sort_by("computation")
     ends = pc.run_end_encode(table["computation"].combine_chunks()).run_ends.to_pylist()
     begin = 0
-    for number, end in enumerate(ends):
-        following = ends[number + 1] if number + 1 < len(ends) else None
+    for end, following in pairwise([*ends, None]):
         if following is None or following - begin > EVENTS_PER_BATCH:
             yield table.slice(begin, end - begin)
             begin = end

@@ -223,18 +223,10 @@ def early_row(
     computation: str, order: str, early: Event, overtaken: Event, path: Iterable[Event]
 ) -> dict[str, Any]:
     """A row of VIOLATIONS, from two deliveries."""
-    return {
-        "computation": computation,
-        "order_name": order,
-        "process": early.process,
-        "early": early.message,
-        "early_seq": early.seq,
-        "early_event": early.id,
-        "overtaken": overtaken.message,
-        "overtaken_seq": overtaken.seq,
-        "overtaken_event": overtaken.id,
-        "path": steps(path),
-    }
+    of_early = early.process, early.message, early.seq, early.id
+    of_overtaken = overtaken.message, overtaken.seq, overtaken.id
+    told = (computation, order, *of_early, *of_overtaken, steps(path))
+    return dict(zip(VIOLATIONS.names, told, strict=True))
 
 
 def steps(path: Iterable[Event]) -> list[dict[str, Any]]:
