@@ -7,10 +7,9 @@ Cost  that of reading and encoding; columns of text are looked at when a questio
 """
 
 import os
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -141,33 +140,21 @@ class History:
         return relevant
 
     @cached_property
-    def _columns(self) -> OrderedDict[int, Ints]:
-        return OrderedDict()
-
-    def knows(self, process: int) -> Ints:
-        """Of each event, how many events of one process are in its past, itself included.
+    def knows(self) -> Callable[[int], Ints]:
+        """Gives, of each event, how many events of one process are in its past, itself included.
 
         The columns that were asked for last are kept, MOST_KNOWN numbers of them.
         """
-        if process not in self._columns:
-            while self._columns and (len(self._columns) + 1) * self.union.events > MOST_KNOWN:
-                self._columns.popitem(last=False)
-            self._columns[process] = known_of(self.union, self.edges, process)
-        self._columns.move_to_end(process)
-        return self._columns[process]
+        most = max(1, MOST_KNOWN // max(1, self.union.events))
+        return lru_cache(most)(lambda process: known_of(self.union, self.edges, process))
 
     def is_before(self, e: int, f: int) -> bool:
         return e != f and bool(self.knows(int(self.union.process[e]))[f] >= self.union.seq[e])
 
-    def attribute(self, name: str) -> pa.Array:
-        """An attribute of each row of the table, null where it has none."""
-        if name not in self._attributes:
-            self._attributes[name] = _column(pc.map_lookup(self.table["attributes"], name, "first"))
-        return self._attributes[name]
-
     @cached_property
-    def _attributes(self) -> dict[str, pa.Array]:
-        return {}
+    def attribute(self) -> Callable[[str], pa.Array]:
+        """Gives an attribute of each row of the table, null where it has none."""
+        return cache(lambda name: _column(pc.map_lookup(self.table["attributes"], name, "first")))
 
     @cached_property
     def places(self) -> tuple[Ints, list[str]]:
@@ -221,11 +208,11 @@ class History:
         rows = pa.array(self.union.row[events])
         time, timed = self.clock
         corrected = pa.array(time[events], mask=~timed[events])
-        names = dict(
-            zip(("computation", "process", "seq", "event"), self.union.event_columns(events), strict=True)
-        )
+        named = zip(("computation", "process", "seq", "event"), self.union.event_columns(events), strict=True)
         texts = {name: _column(self.table[name]).take(rows) for name in ("kind", "message", "label")}
-        return pa.table(names | texts | {"time": corrected, "service": self.attribute("service").take(rows)})
+        return pa.table(
+            dict(named) | texts | {"time": corrected, "service": self.attribute("service").take(rows)}
+        )
 
 
 Asked: TypeAlias = History | pa.Table | str | os.PathLike[str]
@@ -345,9 +332,9 @@ def _wanted(folder: AnyPath, about: Sequence[str], past_only: bool) -> Known:
 
 
 def _want(wanted: Known, computation: str, known: dict[str, int] | None) -> None:
-    before = wanted.setdefault(computation, known)
-    if before is None or known is None:
-        wanted[computation] = None
-        return
-    for process, count in known.items():
-        before[process] = max(before.get(process, 0), count)
+    """Add what is known of a computation; None: all of it is wanted."""
+    before = wanted.get(computation, {})
+    wanted[computation] = None
+    if before is not None and known is not None:
+        most = {process: max(before.get(process, 0), count) for process, count in known.items()}
+        wanted[computation] = before | most

@@ -28,6 +28,7 @@ from .computation import MOST_EVENTS, too_long
 from .linearization import Ints, find, linearize, members, offsets_of
 from .stamps import stamp_rows
 
+NONE: Ints = np.empty(0, np.int64)
 _SEQ_BITS = 40
 
 
@@ -92,11 +93,9 @@ class Frontier:
 
     @classmethod
     def beginning(cls, processes: int, width: int | None = None) -> "Frontier":
-        """The empty frontier at the start; `width` is the width of vectors, by default the number of
-        processes."""
-        none = np.empty(0, np.int64)
+        """The empty frontier at the start; vectors are as wide as there are processes if `width` is None."""
         width = processes if width is None else width
-        return cls(np.zeros(processes, np.int64), none, none, np.empty((0, width), np.int32))
+        return cls(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, width), np.int32))
 
     def rows(self, process: Ints, seq: Ints) -> Ints:
         """The row of each of these old events in the frontier; -1 for those it did not keep."""
@@ -237,15 +236,13 @@ def leave(epoch: Epoch, a: Arranged, frontier: Frontier, rows: Ints, process: In
 def stamp(
     epoch: Epoch,
     frontier: Frontier,
-    process: Ints | None = None,
-    seq: Ints | None = None,
+    process: Ints = NONE,
+    seq: Ints = NONE,
     arranged: Arranged | None = None,
     columns: Sequence[int] | None = None,
 ) -> tuple[Stamped, Frontier]:
     """Stamp an epoch and advance the frontier past it, keeping the events named besides the last ones."""
     stamped = stamp_epoch(epoch, frontier, arranged, columns)
-    if process is None or seq is None:
-        process = seq = np.empty(0, np.int64)
     return stamped, leave(epoch, stamped.arranged, frontier, stamped.vectors, process, seq)
 
 

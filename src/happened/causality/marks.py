@@ -24,7 +24,7 @@ import numpy as np
 
 from .compiled import compiled
 from .computation import Computation
-from .epochs import Arranged, Epoch, Frontier, arrange, event_keys, leave, own_columns, split_keys
+from .epochs import NONE, Arranged, Epoch, Frontier, arrange, event_keys, leave, own_columns, split_keys
 from .linearization import Ints
 from .reach import edges_of, level_rows
 from .stamps import MOST_CELLS
@@ -33,9 +33,8 @@ from .stamps import MOST_CELLS
 def no_marks(processes: int, columns: range | None = None) -> Frontier:
     """The state before anything happened; a frontier whose vectors are marks, of these processes or of all,
     and a column of no meaning."""
-    none = np.empty(0, np.int64)
     width = 1 + (processes if columns is None else len(columns))
-    return Frontier(np.zeros(processes, np.int64), none, none, np.empty((0, width), np.int64))
+    return Frontier(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, width), np.int64))
 
 
 def mark_epoch(
@@ -72,9 +71,8 @@ def mark_epoch(
 def mark_computation(c: Computation, relevant: Ints) -> tuple[Ints, Ints]:
     """The reduction's edges (effects, causes) among the relevant events of a whole computation, by index."""
     edges = edges_of(c)
-    none = np.empty(0, np.int64)
     width = max(1, MOST_CELLS // (8 * max(1, c.events)))
-    found = [(none, none)]
+    found = [(NONE, NONE)]
     for begin in range(0, c.processes, width):
         columns = range(begin, min(begin + width, c.processes))
         marks = np.empty((c.events, len(columns) + 1), np.int64)
@@ -166,9 +164,9 @@ class UnitState:
 
     @classmethod
     def beginning(cls, n: int, columns: range | None = None) -> "UnitState":
-        none, width = np.empty(0, np.int64), n * (n if columns is None else len(columns))
+        width = n * (n if columns is None else len(columns))
         current, marks = np.zeros((n, width), np.int32), np.empty((0, width), np.int32)
-        return cls(np.zeros(n, np.int64), current, none, none, marks)
+        return cls(np.zeros(n, np.int64), current, NONE, NONE, marks)
 
 
 def count_units(

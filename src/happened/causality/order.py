@@ -104,9 +104,6 @@ def faults_of_order(c: Computation, vectors: Ints, order: str) -> FaultsOfOrder:
     """What breaks causal or FIFO order in a computation, or in a union, in the order of deliveries."""
     slots = np.flatnonzero(c.slot_delivery >= 0)
     slots = slots[np.argsort(c.slot_delivery[slots])]
-    if slots.size == 0:
-        nothing = np.empty(0, np.int64)
-        return FaultsOfOrder(0, nothing, nothing, nothing, nothing)
     fifo = order == "fifo"
     overtaken = _overtaken(c, slots, vectors, same_sender_only=fifo)
     early = np.flatnonzero(overtaken >= 0)
@@ -210,8 +207,6 @@ def first_to_follow(
     their sender; lost slots by destination, sender, seq of the send and the sender's entry in vectors.
     """
     found = np.full(lost_dest.size, -1, np.int64)
-    if not found.size:
-        return found
     at = np.flatnonzero(np.isin(dest, lost_dest))  # deliveries elsewhere can show nothing
     if not at.size:
         return found

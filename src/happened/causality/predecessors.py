@@ -107,10 +107,8 @@ def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newes
 def computation_predecessors(c: Computation, vectors: Ints, relevant: Ints) -> tuple[Ints, Ints]:
     """The same from vectors: the edges (effects, causes) among the relevant events, by index."""
     newest = newest_relevant(c.chain_offsets, c.chain, relevant)
-    edges: tuple[Ints, Ints] = reduction_edges(
-        vectors, c.process, c.first, c.seq, relevant, c.chain_offsets, newest
-    )
-    return edges
+    effects, causes = reduction_edges(vectors, c.process, c.first, c.seq, relevant, c.chain_offsets, newest)
+    return effects, causes
 
 
 class Way(Enum):
@@ -176,8 +174,7 @@ def edges_table(c: Computation, effects: Ints, causes: Ints) -> pa.Table:
 
 def predecessors(trace: Trace, relevant_only: bool = True) -> Predecessors:
     """Immediate predecessors among the relevant events, or among all of them."""
-    computations = encode(trace)
-    edges = [
-        find_predecessors(c, c.relevant if relevant_only else np.ones(c.events, bool)) for c in computations
-    ]
+    computations, edges = encode(trace), []
+    for c in computations:
+        edges.append(find_predecessors(c, c.relevant if relevant_only else np.ones(c.events, bool)))
     return Predecessors(computations, [effects for effects, _ in edges], [causes for _, causes in edges])

@@ -16,7 +16,8 @@ them taken out, fewer messages arrive before they are sent.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +38,7 @@ MOST_DRIFTS = 1024
 """Of computations with more processes, drifts are not estimated: the equations grow with their square."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skew:
+class Skew(NamedTuple):
     """Per process: how far its clock is ahead, in the unit of the times given, how much faster it runs, and
     whether its computation's constraints are all satisfied."""
 
@@ -47,10 +47,7 @@ class Skew:
     feasible: Ints
 
     def of(self, processes: Ints) -> "Skew":
-        return Skew(*(part[processes] for part in self.parts()))
-
-    def parts(self) -> tuple[Ints, Ints, Ints]:
-        return self.offsets, self.drifts, self.feasible
+        return Skew(*(part[processes] for part in self))
 
     def ahead(self, process: Ints, since: Ints) -> Ints:
         """How far a clock is ahead when it shows this time since the origin."""
@@ -172,12 +169,12 @@ def instance_skew(c: Computation, times: Times) -> tuple[list[str], Skew, int]:
     return names, estimate(np.zeros(len(names), np.int64), source, target, sent, gap), origin
 
 
-def tightest(source: Ints, target: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:
-    """(source, target, smallest time difference seen from the one to the other) of each pair of processes."""
-    order = np.lexsort((gap, target, source))
-    source, target, gap = source[order], target[order], gap[order]
-    first = np.flatnonzero((np.diff(source, prepend=-1) != 0) | (np.diff(target, prepend=-1) != 0))
-    return source[first], target[first], gap[first]
+def tightest(*columns: Ints) -> tuple[Ints, ...]:
+    """(source, target, smallest time difference seen from the one to the other) of each pair of processes; or,
+    from (source, target, window, time difference), that of each pair in each window."""
+    rows = np.stack(columns)[:, np.lexsort(columns[::-1])]
+    first = np.flatnonzero((np.diff(rows[:-1], prepend=-1) != 0).any(axis=0))
+    return tuple(rows[:, first])
 
 
 def correct(owner: Ints, source: Ints, target: Ints, gap: Ints) -> Skew:
@@ -214,7 +211,7 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
         better = with_drifts(len(processes), *local, sent[of], gap[of])
         before = skew.offsets[target[of]] - skew.offsets[source[of]] > gap[of]
         if better is not None and better[1] < before.sum():
-            for mine, new in zip((skew.offsets, skew.drifts, skew.feasible), better[0].parts(), strict=True):
+            for mine, new in zip(skew, better[0], strict=True):
                 mine[processes] = new
     return skew
 
@@ -222,13 +219,13 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
 def with_drifts(n: int, source: Ints, target: Ints, sent: Ints, gap: Ints) -> tuple[Skew, int] | None:
     """The correction of one computation's clocks with drift, and how many edges it leaves backwards."""
     windows = window_of(sent, sent.max())
-    drifts = solve_drifts(n, *window_gaps(source, target, windows, gap), window_width(sent.max()))
+    drifts = solve_drifts(n, *tightest(source, target, windows, gap), window_width(sent.max()))
     if drifts is None:
         return None
     left = gap - removed(drifts, source, target, sent, gap)
     skew = correct(np.zeros(n, np.int64), *tightest(source, target, left))
     backwards = int((skew.offsets[target] - skew.offsets[source] > left).sum())
-    return replace(skew, drifts=drifts), backwards
+    return skew._replace(drifts=drifts), backwards
 
 
 def window_of(sent: Ints, last: int) -> Ints:
@@ -249,14 +246,6 @@ def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
     here = np.rint(drifts[source] * sent).astype(np.int64)
     added: Ints = there - here
     return added
-
-
-def window_gaps(source: Ints, target: Ints, window: Ints, gap: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """(source, target, window, smallest gap) of each pair in each window."""
-    order = np.lexsort((gap, window, target, source))
-    keys = np.stack([source, target, window])[:, order]
-    first = np.flatnonzero((np.diff(keys, prepend=-1) != 0).any(axis=0))
-    return keys[0, first], keys[1, first], keys[2, first], gap[order[first]]
 
 
 def solve_drifts(n: int, source: Ints, target: Ints, window: Ints, gap: Ints, width: float) -> Ints | None:

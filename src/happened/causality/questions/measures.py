@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ...trace.declared import schema
 from ..computation import Computation
-from ..epochs import Frontier
+from ..epochs import NONE, Frontier
 from ..linearization import FIRST, Ints
 from ..marks import level_epoch
 from ..reach import levels_of
@@ -69,8 +69,7 @@ class LevelsFold(Fold):
     """Depth and width."""
 
     def __init__(self, processes: int) -> None:
-        none = np.empty(0, np.int64)
-        self._state = Frontier(np.zeros(processes, np.int64), none, none, np.empty((0, 1), np.int64))
+        self._state = Frontier(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, 1), np.int64))
         self._per_level = np.zeros(0, np.int64)
         self._computation = ""
 

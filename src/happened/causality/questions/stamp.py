@@ -110,7 +110,7 @@ def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
     names = c.event_columns(events)
     if timestamps == "sparse":
         return _stamps(names, 0, entries=_changes(process, ordered))
-    if ordered.max(initial=0) > MOST_ENTRIES:
+    if ordered.dtype != np.int32 and ordered.max(initial=0) > MOST_ENTRIES:
         raise TraceFormatError(
             f'{ordered.max():,} does not fit the 32 bits of a clock\'s entry; ask for timestamps="sparse" or '
             '"predecessors", or number the events of each process 1, 2, …',
@@ -170,10 +170,8 @@ def _tell_stamps(view: EpochView, effects: Ints, process: Ints, seq: Ints, answe
 def _entries(counts: Ints, process: Ints, seq: Ints) -> pa.Array:
     """Lists of entries: so many to each event, about these processes and seqs."""
     columns = [pa.array(process.astype(np.int32)), pa.array(seq.astype(np.int64))]
-    flat, offsets = (
-        pa.StructArray.from_arrays(columns, fields=list(ENTRY)),
-        offsets_of(counts).astype(np.int32),
-    )
+    flat = pa.StructArray.from_arrays(columns, fields=list(ENTRY))
+    offsets = offsets_of(counts).astype(np.int32)
     return pa.ListArray.from_arrays(offsets, flat, type=STAMPS.field("entries").type)
 
 

@@ -21,7 +21,6 @@ from ...causality.skew import (
     removed,
     solve_drifts,
     tightest,
-    window_gaps,
     window_width,
 )
 from .edge_files import EdgeFile
@@ -62,9 +61,9 @@ def estimate(
 
     def in_windows(file: EdgeFile) -> tuple[Ints, ...]:
         source, target, since, gap = file.timed(origin)
-        return window_gaps(same[source], same[target], since // width, gap)
+        return tightest(same[source], same[target], since // width, gap)
 
-    drifts = solve_drifts(n, *window_gaps(*_merged(scan(in_windows))), width)
+    drifts = solve_drifts(n, *tightest(*_merged(scan(in_windows))), width)
     if drifts is None:
         return clocks
 
