@@ -18,10 +18,8 @@ from .finding import find_event
 from .history import Asked, History, Occurrence, load
 from .relation import ChainStep, chain, since
 
-MOST_CAUSES = 500
-"""Of one answer; more are not read by people."""
-DEPTH = 5
-"""Levels of causes that are told if nothing that matters comes before."""
+MOST_CAUSES = 500  # Of one answer; more are not read by people
+DEPTH = 5  # Levels of causes that are told if nothing that matters comes before
 
 EXPANDED, RELEVANT, ELSEWHERE, DEEP, ABOVE, FIRST = "", "relevant", "elsewhere", "depth", "above", "first"
 """Why the causes of a cause are not told: they are; it is relevant; it happened in another service; `depth`
@@ -30,21 +28,14 @@ levels are told; it stands above; it has none."""
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause in the tree of an answer.
-
-    edge     how it led to its effect: `process`, `message` or `cause`
-    between  events of the process that were passed over
-    waited   ns from it to its effect; None if one of them has no time
-    last     whether its effect waited for it last
-    end      why its own causes are not told, one of the words above
-    """
+    """A cause in the tree of an answer."""
 
     event: Occurrence
-    edge: str
-    between: int
-    waited: int | None
-    last: bool
-    end: str
+    edge: str  # how it led to its effect: `process`, `message` or `cause`
+    between: int  # events of the process that were passed over
+    waited: int | None  # ns from it to its effect; None if one of them has no time
+    last: bool  # whether its effect waited for it last
+    end: str  # why its own causes are not told, one of the words above
     causes: tuple["Cause", ...] = ()
 
 
@@ -52,18 +43,15 @@ class Cause:
 class Why:
     """An event, the tree of its causes, and its critical path in time from the beginning to the event.
 
-    late        empty where the trace has no times
-    cut         whether causes are left out because there are more than MOST_CAUSES
     is_arrival  whether it is the arrival of a message, of which its send is no cause: only of its delivery
-    delivery    the delivery that such an arrival led to, if there was one
     """
 
     event: Occurrence
     causes: tuple[Cause, ...]
-    late: tuple[ChainStep, ...]
-    cut: bool = False
+    late: tuple[ChainStep, ...]  # empty where the trace has no times
+    cut: bool = False  # whether causes are left out because there are more than MOST_CAUSES
     is_arrival: bool = False
-    delivery: Occurrence | None = None
+    delivery: Occurrence | None = None  # the delivery that such an arrival led to, if there was one
 
 
 def why(trace: Asked, event: str, *, depth: int | None = None) -> Why:

@@ -37,15 +37,12 @@ def check_by(by: str) -> None:
         raise CausalityError(f"by can be {', '.join(get_args(By))}; not {by!r}")
 
 
-Between: TypeAlias = tuple[str, str]
-"""Two places; twice the same one is at that place."""
+Between: TypeAlias = tuple[str, str]  # Two places; twice the same one is at that place
 
-UNKNOWN: Between = ("(unknown)", "(unknown)")
-"""Where the time went of which nothing is recorded."""
+UNKNOWN: Between = ("(unknown)", "(unknown)")  # Where the time went of which nothing is recorded
 
 QUANTILES = (0.5, 0.9, 0.99)
-MOST_PLACES = 50
-"""Places of which it is worked out what they would save; those with the most time on paths."""
+MOST_PLACES = 50  # Places of which it is worked out what they would save; those with the most time on paths
 
 
 class Segment(NamedTuple):
@@ -67,15 +64,12 @@ class _Step(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one place has part in: how many requests' paths it is on, ns on them, and ns that would be saved.
-
-    saved   None where more than MOST_PLACES take part
-    """
+    """What a place has part in: how many requests' paths it is on, ns on them and ns that would be saved."""
 
     place: str
     requests: int
     took: int
-    saved: int | None
+    saved: int | None  # None where more than MOST_PLACES take part
 
 
 @dataclass(frozen=True)
@@ -89,21 +83,14 @@ class RequestPath:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The paths of requests, and the shares of places in all of them.
+    """The paths of requests, and the shares of places in all of them."""
 
-    slowest      the path of the slowest request
-    requests     those with two events that have a time, by name
-    took         ns of each of them
-    untimed      requests that have fewer than two events with a time
-    backwards    steps on the paths that are negative by the clocks, which count as zero
-    """
-
-    slowest: RequestPath
-    requests: tuple[str, ...]
-    took: tuple[int, ...]
+    slowest: RequestPath  # the path of the slowest request
+    requests: tuple[str, ...]  # those with two events that have a time, by name
+    took: tuple[int, ...]  # ns of each of them
     shares: tuple[Share, ...]
-    untimed: int
-    backwards: int
+    untimed: int  # requests that have fewer than two events with a time
+    backwards: int  # steps on the paths that are negative by the clocks, which count as zero
 
     def quantile(self, share: float) -> int:
         """The least time within which this share of the requests was done."""
@@ -124,12 +111,11 @@ class Spent:
 
     took      ns of each request that has two events with a time, by its name
     at        ns at each place, and between each two, in all of them
-    requests  how many of their paths are there
     """
 
     took: dict[str, int] = field(default_factory=dict)
     at: Counter[Between] = field(default_factory=Counter)
-    requests: Counter[Between] = field(default_factory=Counter)
+    requests: Counter[Between] = field(default_factory=Counter)  # how many of their paths are there
     untimed: int = 0
     backwards: int = 0
     is_timed: bool = False
@@ -191,15 +177,12 @@ def _ends(history: History, codes: Ints, requests: int) -> dict[int, tuple[int, 
 class Ground(NamedTuple):
     """The events that some requests' paths may lead over, with the edges between them.
 
-    first    the number of the first of them in the history; here they are numbered from 0
-    requests   the numbers of the requests, whose events are among them
-    codes    the request of each event
     when, waited   of `reach.last_causes`
     """
 
-    first: int
-    requests: list[int]
-    codes: Ints
+    first: int  # the number of the first of them in the history; here they are numbered from 0
+    requests: list[int]  # the numbers of the requests, whose events are among them
+    codes: Ints  # the request of each event
     edges: Edges
     when: Ints
     waited: Ints

@@ -37,11 +37,9 @@ from .history import Asked, History, Occurrence, load_whole
 
 SORT = ("computation", "place", "kind", "text")
 
-MOST_CELLS = 200_000_000
-"""Entries of the vectors of a run: a gigabyte or so."""
+MOST_CELLS = 200_000_000  # Entries of the vectors of a run: a gigabyte or so
 
-REACHES = (32, 16, 8, 4, 2, 1, 0)
-"""How many steps events are compared around them, the farthest first."""
+REACHES = (32, 16, 8, 4, 2, 1, 0)  # How many steps events are compared around them, the farthest first
 
 
 class Caused(NamedTuple):

@@ -23,8 +23,7 @@ from .naming import ID, KINDS, MESSAGE, AmbiguousName, UnknownName
 
 End: TypeAlias = Literal["first", "last"]
 
-MOST_COMPARED = 20_000
-"""Names that a misspelt one is compared with; more would take seconds."""
+MOST_COMPARED = 20_000  # Names that a misspelt one is compared with; more would take seconds
 
 
 def find_event(history: History, text: str, end: End = "last") -> int:

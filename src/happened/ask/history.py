@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import trace as traces
-from ..causality.analysed import Known, analysed_events
 from ..causality.analysis import sound_whole
 from ..causality.computation import Computation, unite
 from ..causality.linearization import Ints
 from ..causality.questions import Answers
 from ..causality.reach import Edges, edges_of, known_of, last_causes
 from ..causality.skew import Times, times_of
+from ..causality.written import Known, analysed_events
 from ..core.errors import CausalityError
 from ..trace.location import Location, is_json
 from ..trace.reader import open_part
@@ -31,16 +31,12 @@ from ..trace.store import AnyPath, any_path, arrow_dataset, matching, size_of
 from ..trace.validation import validate_rows
 from .naming import UnknownName, halves
 
-MOST_EVENTS = 5_000_000
-"""Of a trace that is read whole. More take minutes, and the memory of a machine."""
-MOST_BYTES = 1 << 30
-"""The same for JSON lines, whose events are not counted before they are read."""
+MOST_EVENTS = 5_000_000  # Of a trace that is read whole. More take minutes, and the memory of a machine
+MOST_BYTES = 1 << 30  # The same for JSON lines, whose events are not counted before they are read
 
-NEEDED = ("stamps", "processes", "messages", "times")
-"""The tables of an analysis that are read."""
+NEEDED = ("stamps", "processes", "messages", "times")  # The tables of an analysis that are read
 
-MOST_KNOWN = 64_000_000
-"""Numbers in columns of vectors that are kept: 256 MB."""
+MOST_KNOWN = 64_000_000  # Numbers in columns of vectors that are kept: 256 MB
 
 ALL_AT_ONCE = np.iinfo(np.int64).max
 """Cells of vectors in a union; none are made here, so that all computations are one."""
@@ -84,16 +80,13 @@ def printable(text: str) -> str:
 class History:
     """The sound computations of a trace. Events are numbered as in `union`, causes before effects.
 
-    table        the rows that the union was encoded from
-    quarantined  how many rows, or causes, are left out
-    partial      whether it may lack events that no question about the past needs
     requests_in_trace   how many requests the trace has, where this has only some of its computations
     """
 
-    table: pa.Table
+    table: pa.Table  # the rows that the union was encoded from
     union: Computation
-    quarantined: int = 0
-    partial: bool = False
+    quarantined: int = 0  # how many rows, or causes, are left out
+    partial: bool = False  # whether it may lack events that no question about the past needs
     requests_in_trace: int | None = None
 
     @cached_property

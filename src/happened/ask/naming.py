@@ -34,8 +34,7 @@ class NoTimes(CausalityError):
     """A question about time was asked of a trace that has none: it cannot be decided."""
 
 
-Attribute: TypeAlias = Callable[[str], pa.Array]
-"""An attribute of each row, null where it has none."""
+Attribute: TypeAlias = Callable[[str], pa.Array]  # An attribute of each row, null where it has none
 Mask: TypeAlias = pa.Array | pa.ChunkedArray
 
 

@@ -28,13 +28,11 @@ from .history import Asked, History, Occurrence, load, load_whole
 class ChainStep(NamedTuple):
     """An event of a chain, and how the one before it led to it: `process`, `message`, `cause`, `clock` (only
     a clock says that one was before the other), or `begin`.
-
-    took   ns since the event before it, None if one of them has no time
     """
 
     edge: str
     event: Occurrence
-    took: int | None
+    took: int | None  # ns since the event before it, None if one of them has no time
 
 
 @dataclass(frozen=True)
@@ -42,14 +40,13 @@ class Path:
     """`relation` is `before` (first before second), `after`, `concurrent` or `same`.
 
     steps    the chain from the one that happened before to the other; none if they are concurrent
-    reason   why they are concurrent, or how they are related, in a sentence
     """
 
     relation: str
     first: Occurrence
     second: Occurrence
     steps: tuple[ChainStep, ...]
-    reason: str
+    reason: str  # why they are concurrent, or how they are related, in a sentence
 
 
 def path(trace: Asked, first: str, second: str) -> Path:
@@ -124,18 +121,12 @@ def future(trace: Asked, event: str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Influence:
-    """A request that is connected with the one asked for.
+    """A request that is connected with the one asked for."""
 
-    request   its name
-    root      its first event
-    events    how many of its events have part in it
-    chain     from one of the two requests to the other, as short as there is
-    """
-
-    request: str
-    root: Occurrence
-    events: int
-    chain: tuple[ChainStep, ...]
+    request: str  # its name
+    root: Occurrence  # its first event
+    events: int  # how many of its events have part in it
+    chain: tuple[ChainStep, ...]  # from one of the two requests to the other, as short as there is
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,7 @@ REFUSE, RENUMBER = "refuse", "renumber"
 GAPS = (REFUSE, RENUMBER)
 """If the seqs of a process are not 1, 2, …, its computation is refused, or its events are numbered anew."""
 
-MOST_EVENTS = np.iinfo(np.int32).max
-"""Of one process: seqs and the entries of vectors are 32 bits wide."""
+MOST_EVENTS = np.iinfo(np.int32).max  # Of one process: seqs and the entries of vectors are 32 bits wide
 
 
 class Event(NamedTuple):
@@ -400,7 +399,14 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
     order, position = linearize(p_at, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
     if order.size < c.kind.size:
         stuck = cycle(position, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
-        raise TraceFormatError(_describe_cycle(table, c.row[stuck]), field="message")
+        rows = table.select(["process", "seq", "kind", "message"]).take(pa.array(c.row[stuck])).to_pylist()
+        names = [f"{e['process']}#{e['seq']} {e['kind']} {e['message'] or ''}".rstrip() for e in rows]
+        raise TraceFormatError(
+            f"happened-before has a cycle: {' → '.join([*names, names[0]])}. No computation can do that: a "
+            "delivery is recorded before its send, or a cause after its effect; correct the seq, message or "
+            "causes of one of these events",
+            field="message",
+        )
 
     source = _renumber(c.source, position)[order]
     slot_delivery = _renumber(c.slot_delivery, position)
@@ -454,16 +460,6 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
             )
         )
     return computations
-
-
-def _describe_cycle(table: pa.Table, rows: Ints) -> str:
-    events = table.select(["process", "seq", "kind", "message"]).take(pa.array(rows)).to_pylist()
-    names = [f"{e['process']}#{e['seq']} {e['kind']} {e['message'] or ''}".rstrip() for e in events]
-    circle = " → ".join([*names, names[0]])
-    return (
-        f"happened-before has a cycle: {circle}. No computation can do that: a delivery is recorded before "
-        "its send, or a cause after its effect; correct the seq, message or causes of one of these events"
-    )
 
 
 def _shift(values: Ints, start: int) -> Ints:

@@ -146,14 +146,13 @@ def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
 class Checked:
     """A trace that was judged: the judgement, and what it rests on.
 
-    table        the rows of the sound computations
     quarantine   why the others, and causes that are not in the trace, are left out
     totals       rows `quarantined` and `duplicate_rows`; of a window, what refers to events outside of it
     """
 
     judgement: Judgement
     deliveries: Deliveries
-    table: pa.Table
+    table: pa.Table  # the rows of the sound computations
     computations: tuple[Computation, ...]
     quarantine: tuple[str, ...] = field(default=())
     totals: Mapping[str, int] = field(default_factory=dict)

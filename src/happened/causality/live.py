@@ -46,8 +46,7 @@ from .questions.stamp import QUESTION as STAMP
 NOTHING, FORGOTTEN, UNKNOWN = -1, -2, -3
 """Of an event, instead of the message it delivers: none; one that is finished; one not sent yet."""
 
-MOST_KEPT = 4_000_000
-"""Entries of the vectors that are kept for recorded causes."""
+MOST_KEPT = 4_000_000  # Entries of the vectors that are kept for recorded causes
 
 COLUMNS = ("process", "seq", "kind", "message", "to", "relevant", "causes")
 TEXT = pa.string()
@@ -61,20 +60,13 @@ RECEIVED_ONLY = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What is kept, and for how long.
+    """What is kept, and for how long."""
 
-    retire         batches that an event may be held, and a message in flight
-    remember       names of finished messages
-    recent         events of each process that recorded causes may name
-    receives       whether receives stand for deliveries
-    relevant_only  whether predecessors are told among marked events, and not among all
-    """
-
-    retire: int = 100
-    remember: int = 100_000
-    recent: int = 64
-    receives: bool = False
-    relevant_only: bool = False
+    retire: int = 100  # batches that an event may be held, and a message in flight
+    remember: int = 100_000  # names of finished messages
+    recent: int = 64  # events of each process that recorded causes may name
+    receives: bool = False  # whether receives stand for deliveries
+    relevant_only: bool = False  # whether predecessors are told among marked events, and not among all
 
 
 class _Rows(NamedTuple):
@@ -109,19 +101,17 @@ class _Flying(NamedTuple):
     """Messages in flight, and the destinations of each.
 
     names, sender, seq, since   of each message; `since` is the batch of its send
-    ordered                     whether an order is judged by it
     slot_message, slot_dest     of each slot
-    slot_done                   whether it was delivered there
     """
 
     names: pa.Array
     sender: Ints
     seq: Ints
     since: Ints
-    ordered: Ints
+    ordered: Ints  # whether an order is judged by it
     slot_message: Ints
     slot_dest: Ints
-    slot_done: Ints
+    slot_done: Ints  # whether it was delivered there
 
     def only(self, kept: Ints) -> "_Flying":
         """The messages selected by a mask."""

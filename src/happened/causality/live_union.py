@@ -49,8 +49,7 @@ each order in which its delivery was told to be early."""
 PROCESSES = schema("computation string, process string, p int32")
 """Processes in the order in which they became known; entry p of a clock is about process p."""
 
-ORDERS = {"fifo": 1, "causal": 2}
-"""The bit of each order in `early`."""
+ORDERS = {"fifo": 1, "causal": 2}  # The bit of each order in `early`
 
 TWICE = (
     "is here twice with different contents: the row that came first counts, and this one is left out; number "
@@ -67,13 +66,12 @@ class Advanced(NamedTuple):
 
     answers   tables and totals, as of the questions; `duplicates` and `held` among the totals, the latter as
               the change of how many rows are held
-    kept      rows of KEPT, by computation
     open      names of the computations of which more can be said when they end: something is held, or a
               message is undelivered
     """
 
     answers: Answers
-    kept: pa.Table
+    kept: pa.Table  # rows of KEPT, by computation
     open: pa.Array
 
 
@@ -251,18 +249,13 @@ class _UnionRows:
 
 
 class _Teller(NamedTuple):
-    """Runs the kernels over a consistent cut and gives out what is new in it.
-
-    number   of the batch
-    told     of each row, the batch in which it is told
-    early    of each row, the orders in which it was told to be early; this is added to
-    """
+    """Runs the kernels over a consistent cut and gives out what is new in it."""
 
     answers: Answers
-    number: int
-    told: Ints
+    number: int  # of the batch
+    told: Ints  # of each row, the batch in which it is told
     new: Ints
-    early: Ints
+    early: Ints  # of each row, the orders in which it was told to be early; this is added to
     rules: Rules
     last: bool
     questions: Collection[str]

@@ -147,8 +147,7 @@ def _longer(values, capacity):  # type: ignore[no-untyped-def]
     return longer
 
 
-MOST_PROCESSES = 1024
-"""With more processes, events x n² steps would take hours."""
+MOST_PROCESSES = 1024  # With more processes, events x n² steps would take hours
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -86,23 +86,21 @@ class NecessaryUnits:
         c = self.computation
         return Unit(c.message_name(c.slot_message[slot]), c.process_names[c.slot_dest[slot]])
 
-    def edges_table(self, edges: Ints) -> pa.Table:
-        c = self.computation
-        *send, _ = c.event_columns(c.slot_send[edges])
-        return pa.table([*send, c.messages_of(edges), c.names_of(c.slot_dest[edges])[1]], schema=EDGES)
-
     def counts_table(self) -> pa.Table:
         """One row per edge: how many units it must carry."""
-        edges = self.edges_table(np.arange(len(self.edge_counts)))
-        return edges.append_column(COUNTS.field("units"), pa.array(self.edge_counts))
+        return self._table(COUNTS, np.arange(len(self.edge_counts)), pa.array(self.edge_counts))
 
     def units_table(self) -> pa.Table:
-        c = self.computation
-        _, slots = self.edge_units()
+        """One row per unit on each edge."""
+        c, (_, slots) = self.computation, self.edge_units()
         edges = np.repeat(np.arange(len(self.edge_counts)), self.edge_counts)
-        table = self.edges_table(edges)
-        table = table.append_column(UNITS.field("unit_message"), c.messages_of(slots))
-        return table.append_column(UNITS.field("unit_destination"), c.names_of(c.slot_dest[slots])[1])
+        return self._table(UNITS, edges, c.messages_of(slots), c.names_of(c.slot_dest[slots])[1])
+
+    def _table(self, schema: pa.Schema, edges: Ints, *columns: pa.Array) -> pa.Table:
+        c = self.computation
+        *send, _ = c.event_columns(c.slot_send[edges])
+        names = [*send, c.messages_of(edges), c.names_of(c.slot_dest[edges])[1]]
+        return pa.table([*names, *columns], schema=schema)
 
 
 class Necessary:
@@ -183,19 +181,8 @@ def index_sends(c: Computation, vectors: Ints) -> Sends:
     latest, newest = last_sends(c.process, c.processes, sends, c.message, c.dest_offsets, slot_dest, c.width)
     sender = c.process[c.slot_send]
     done = np.where(c.slot_delivery >= 0, c.seq[c.slot_delivery], NEVER) if c.events else c.slot_delivery
-    return Sends(
-        vectors,
-        c.first,
-        c.chain_offsets,
-        c.chain,
-        newest,
-        latest,
-        c.slot_send,
-        sender - c.first[sender],
-        slot_dest,
-        c.seq[c.slot_send],
-        done.astype(np.int32),
-    )
+    slots = c.slot_send, sender - c.first[sender], slot_dest, c.seq[c.slot_send], done.astype(np.int32)
+    return Sends(vectors, c.first, c.chain_offsets, c.chain, newest, latest, *slots)
 
 
 @compiled
@@ -315,19 +302,13 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """`holds` is None where no transmission recorded its units.
+    """`holds` is None where no transmission recorded its units."""
 
-    recorded   transmissions compared; equal of them carried exactly what was necessary
-    missing    units that were necessary and not carried, over all transmissions
-    redundant  units that were carried and not necessary
-    unmatched  recorded transmissions of messages never sent to that process: nothing to compare with
-    """
-
-    recorded: int
+    recorded: int  # transmissions compared; equal of them carried exactly what was necessary
     equal: int
-    missing: int
-    redundant: int
-    unmatched: int
+    missing: int  # units that were necessary and not carried, over all transmissions
+    redundant: int  # units that were carried and not necessary
+    unmatched: int  # recorded transmissions of messages never sent to that process: nothing to compare with
     missing_examples: tuple[Mismatch, ...]
     redundant_examples: tuple[Mismatch, ...]
 

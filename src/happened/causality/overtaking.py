@@ -31,14 +31,11 @@ from .questions.order import (
     steps,
 )
 
-NEVER = np.iinfo(np.int64).max
-"""The seq of a delivery that has not been seen."""
+NEVER = np.iinfo(np.int64).max  # The seq of a delivery that has not been seen
 
-Slot = tuple[int, ...]
-"""(sender, seq of the send, destination)"""
+Slot = tuple[int, ...]  # (sender, seq of the send, destination)
 
-Named = Callable[[Ints, Ints], pa.Array]
-"""The names of the messages that processes sent at some seqs."""
+Named = Callable[[Ints, Ints], pa.Array]  # The names of the messages that processes sent at some seqs
 
 
 class Early(NamedTuple):

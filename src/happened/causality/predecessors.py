@@ -30,8 +30,7 @@ from .marks import mark_computation
 from .reach import WORD, edges_of, passes_of, reduce
 from .stamps import MOST_CELLS, stamp_computation
 
-STEP_CELLS = 4
-"""A step of bit sets follows an edge and takes as long as so many entries of vectors."""
+STEP_CELLS = 4  # A step of bit sets follows an edge and takes as long as so many entries of vectors
 
 PREDECESSORS = schema(
     "computation string, process string, seq int64, event string, "

@@ -25,15 +25,12 @@ from .compiled import compiled
 from .computation import Computation
 from .linearization import Ints, members, offsets_of
 
-NEVER = np.iinfo(np.int64).min
-"""The time of an event that has none, nor has anything before it."""
+NEVER = np.iinfo(np.int64).min  # The time of an event that has none, nor has anything before it
 
 WORD = 64
-MOST_WORDS = 8
-"""Words of an event that are counted in one pass: as many as a cache line holds."""
+MOST_WORDS = 8  # Words of an event that are counted in one pass: as many as a cache line holds
 
-CELLS = 8_000_000
-"""Words, of all events together, that a pass which counts may hold: 64 MB."""
+CELLS = 8_000_000  # Words, of all events together, that a pass which counts may hold: 64 MB
 
 
 def before_on_process(c: Computation) -> Ints:
@@ -47,12 +44,11 @@ def before_on_process(c: Computation) -> Ints:
 class Edges(NamedTuple):
     """The direct causes of events in a topological order, by their numbers there.
 
-    before            of each event, the one before it on its process; -1 means none
     offsets, causes   of event e causes[offsets[e]:offsets[e + 1]]: the one before it on its process, then
                       the send that it delivers, then those recorded
     """
 
-    before: Ints
+    before: Ints  # of each event, the one before it on its process; -1 means none
     offsets: Ints
     causes: Ints
 

@@ -170,8 +170,8 @@ def instance_skew(c: Computation, times: Times) -> tuple[list[str], Skew, int]:
 
 
 def tightest(*columns: Ints) -> tuple[Ints, ...]:
-    """(source, target, smallest time difference seen from the one to the other) of each pair of processes; or,
-    from (source, target, window, time difference), that of each pair in each window."""
+    """(source, target, smallest time difference seen from the one to the other) of each pair of processes;
+    or, from (source, target, window, time difference), that of each pair in each window."""
     rows = np.stack(columns)[:, np.lexsort(columns[::-1])]
     first = np.flatnonzero((np.diff(rows[:-1], prepend=-1) != 0).any(axis=0))
     return tuple(rows[:, first])

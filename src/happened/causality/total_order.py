@@ -25,8 +25,7 @@ MOST_STEPS = 50_000_000
 """Of a search for the shortest cycle of one component. Where that is not enough, the cycle shown is the
 shortest through some of its messages."""
 
-Leg = tuple[int, int]
-"""Two places in a list of deliveries, both of one process, the first before the second."""
+Leg = tuple[int, int]  # Two places in a list of deliveries, both of one process, the first before the second
 
 
 @dataclass(frozen=True, slots=True, eq=False)

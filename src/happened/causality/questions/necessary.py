@@ -12,8 +12,7 @@ from ..marks import MOST_PROCESSES, UnitState, count_units
 from ..necessary import COUNTS, NecessaryUnits
 from .question import EVENT, Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject, blocks_of
 
-CELLS = 8192
-"""Marks of an event that a walk goes through at once: those of all pairs of 90 processes."""
+CELLS = 8192  # Marks of an event that a walk goes through at once: those of all pairs of 90 processes
 
 NECESSARY = pa.schema([*EVENT, COUNTS.field("destination"), COUNTS.field("units")])
 """`event` is the send of a message, and `destination` one of those it was sent to."""

@@ -70,15 +70,11 @@ class Answers:
 
 @dataclass(frozen=True)
 class Subject:
-    """Whole computations, as one union, and what several questions need to know of them.
-
-    table       the rows the union was encoded from
-    timestamps  the form in which stamps are asked for, one of TIMESTAMPS
-    """
+    """Whole computations, as one union, and what several questions need to know of them."""
 
     computation: Computation
-    table: pa.Table
-    timestamps: str = "full"
+    table: pa.Table  # the rows the union was encoded from
+    timestamps: str = "full"  # the form in which stamps are asked for, one of TIMESTAMPS
 
     @cached_property
     def vectors(self) -> Ints:
@@ -134,15 +130,8 @@ class Subject:
 class EpochView:
     """One epoch of a computation that is cut into epochs, as questions see it.
 
-    number     of the epoch, from 0
     is_slot    of each edge into an event of the epoch: whether it is the first delivery at a destination
     kept       (process, seq) of the events, in this epoch or before, whose effects come after it
-    chosen     (process, seq) of its relevant events; None: all are
-    sent       (sender, seq, destination) of the epoch's sends, delivered or not
-    slots      (sender, seq, destination, seq of delivery) of what is in flight at some time in the epoch
-    lost       (sender, seq, destination) of everything in the computation that was never delivered
-    timestamps the form in which stamps are asked for
-    arranged   the epoch in topological order, if that is known already
     counts     how many events each process has, in all epochs
     logged     (process, seq, whether it names an unknown process) of its events with a logged clock, by
                process and seq
@@ -151,16 +140,16 @@ class EpochView:
 
     computation: str
     names: tuple[str, ...]
-    number: int
+    number: int  # of the epoch, from 0
     epoch: Epoch
     is_slot: Ints
     kept: tuple[Ints, Ints]
-    chosen: Ints | None
-    sent: Ints
-    slots: Ints
-    lost: Ints
-    timestamps: str = "full"
-    arranged: Arranged | None = None
+    chosen: Ints | None  # (process, seq) of its relevant events; None: all are
+    sent: Ints  # (sender, seq, destination) of the epoch's sends, delivered or not
+    slots: Ints  # (sender, seq, destination, seq of delivery) of what is in flight at some time in the epoch
+    lost: Ints  # (sender, seq, destination) of everything in the computation that was never delivered
+    timestamps: str = "full"  # the form in which stamps are asked for
+    arranged: Arranged | None = None  # the epoch in topological order, if that is known already
     counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     logged: Ints = field(default_factory=lambda: np.empty((0, 3), np.int64))
     clocks: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))
@@ -211,8 +200,7 @@ class Fold:
         return False
 
 
-WIDTH = 256
-"""Columns of vectors or marks that a walk goes through at once: more would only need more memory."""
+WIDTH = 256  # Columns of vectors or marks that a walk goes through at once: more would only need more memory
 
 
 def blocks_of(processes: int, width: int | None = None) -> list[range]:
@@ -251,17 +239,12 @@ class Question:
     """Subclasses fill in the class variables and at least `whole`, and one of `look` with `tell`, `stamped`,
     `fold` or a step of the Spark room's own (spark.by_epoch.steps), so that computations cut into epochs are
     answered for too. With `stamped`, those of many processes are not: nobody there has whole vectors.
-
-    name       of the command
-    help       what it answers, in a line
-    tables     that it fills, with their schemas
-    totals     that go into its summary
     """
 
-    name: ClassVar[str]
-    help: ClassVar[str]
-    tables: ClassVar[Mapping[str, pa.Schema]]
-    totals: ClassVar[tuple[str, ...]] = ()
+    name: ClassVar[str]  # of the command
+    help: ClassVar[str]  # what it answers, in a line
+    tables: ClassVar[Mapping[str, pa.Schema]]  # that it fills, with their schemas
+    totals: ClassVar[tuple[str, ...]] = ()  # that go into its summary
 
     def whole(self, subject: Subject, answers: Answers) -> None:
         """Answer for whole computations."""
