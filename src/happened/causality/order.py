@@ -102,13 +102,22 @@ class FaultsOfOrder(NamedTuple):
 
 def faults_of_order(c: Computation, vectors: Ints, order: str) -> FaultsOfOrder:
     """What breaks causal or FIFO order in a computation, or in a union, in the order of deliveries."""
-    slots = np.flatnonzero(c.slot_delivery >= 0)
-    slots = slots[np.argsort(c.slot_delivery[slots])]
-    fifo = order == "fifo"
-    overtaken = _overtaken(c, slots, vectors, same_sender_only=fifo)
-    early = np.flatnonzero(overtaken >= 0)
-    lost, shown = _lost_causes(c, slots, vectors, same_sender_only=fifo)
-    return FaultsOfOrder(slots.size, slots[early], overtaken[early], lost, shown)
+    delivered = np.flatnonzero(c.slot_delivery >= 0)
+    delivered = delivered[np.argsort(c.slot_delivery[delivered])]
+    lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
+    send, entry, fifo = c.slot_send[delivered], np.arange(c.processes) - c.first, order == "fifo"
+
+    def told(slots: Ints) -> Ints:
+        sends = c.slot_send[slots]
+        return np.column_stack([c.process[sends], c.seq[sends], c.slot_dest[slots]]).astype(np.int64)
+
+    slots = told(delivered)
+    passed = overtaken(vectors, send, slots, send.size, Channels.of(slots, c.processes), entry, fifo)
+    early = np.flatnonzero(passed >= 0)
+    found = first_to_follow(vectors, send, slots, told(lost), entry, fifo)
+    shown = np.flatnonzero(found >= 0)
+    of_early, of_lost = (delivered[early], delivered[passed[early]]), (lost[shown], delivered[found[shown]])
+    return FaultsOfOrder(send.size, *of_early, *of_lost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,26 +131,30 @@ class Channels:
     of_dest: Ints  # the channels to process x are of_dest[x]:of_dest[x + 1]
 
     @classmethod
-    def of(cls, dest: Ints, sender: Ints, seq: Ints, processes: int) -> "Channels":
-        # In 64 bits: destinations are stored in 32, and processes squared need not fit there.
-        keys = dest.astype(np.int64) * processes + sender
+    def of(cls, slots: Ints, processes: int) -> "Channels":
+        """From (sender, seq of the send, destination) of each slot."""
+        sender, seq, dest = slots[:, :3].T
+        keys = dest * processes + sender
         distinct, of_slot = np.unique(keys, return_inverse=True)
         ends = np.cumsum(np.bincount(of_slot, minlength=distinct.size))
         of_dest = np.searchsorted(distinct // processes, np.arange(processes + 1))
         return cls(np.lexsort((seq, keys)), ends, of_slot, distinct % processes, of_dest)
 
 
-def _overtaken(c: Computation, slots: Ints, vectors: Ints, same_sender_only: bool) -> Ints:
-    """For each slot, in order of delivery, a slot it overtook or -1."""
-    send = c.slot_send[slots]
-    dest = c.slot_dest[slots]
-    channels = Channels.of(dest, c.process[send], c.seq[send], c.processes)
-    entries = channels.sender - c.first[channels.sender]
-    found = early_deliveries(
-        slots.size, send, dest, channels.of_slot, c.seq[send], vectors, channels.queue, channels.ends,
-        entries, channels.of_dest, same_sender_only,
+def overtaken(
+    vectors: Ints, send: Ints, slots: Ints, deliveries: int, channels: Channels, entry: Ints, fifo: bool
+) -> Ints:
+    """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
+
+    Slots are given by (sender, seq of the send, destination) and the row of their send in `vectors`; those
+    beyond are delivered after all of these. `entry` is that of each process in `vectors`, or negative if it
+    is not there: then whether its messages were overtaken is not seen.
+    """
+    found: Ints = early_deliveries(
+        deliveries, send, slots[:, 2].copy(), channels.of_slot, slots[:, 1].copy(), vectors, channels.queue,
+        channels.ends, entry[channels.sender], channels.of_dest, fifo,
     )  # fmt: skip
-    return np.where(found >= 0, slots[found], -1)
+    return found
 
 
 @compiled
@@ -149,12 +162,8 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     deliveries, send, dest, channel, seq, vectors, queue, channel_ends, channel_sender, dest_channels,
     same_sender_only,
 ):  # fmt: skip
-    """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
-
-    The slots beyond are delivered after all of these. queue holds the slots of each channel in sending
-    order; those of channel k end at channel_ends[k]; channel_sender is its sender's entry in vectors, or
-    negative if that is not there: then whether its messages were overtaken is not seen.
-    """
+    """As `overtaken`. queue holds the slots of each channel in sending order; those of channel k end at
+    channel_ends[k]; channel_sender is its sender's entry in vectors."""
     overtaken = np.full(deliveries, -1, np.int64)
     delivered = np.zeros(send.size, np.bool_)
     head = np.zeros(channel_ends.size, np.int64)
@@ -176,45 +185,17 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     return overtaken
 
 
-def _lost_causes(c: Computation, slots: Ints, vectors: Ints, same_sender_only: bool) -> tuple[Ints, Ints]:
-    """The slots that are lost causes, and for each the slot whose delivery is the first to show it."""
-    lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
-    send = c.slot_send[lost]
-    sender = c.process[send]
-    found = first_to_follow(
-        vectors, c.slot_send[slots], c.slot_dest[slots], c.process[c.slot_send[slots]], c.processes,
-        c.slot_dest[lost], sender, c.seq[send], sender - c.first[sender], same_sender_only,
-    )  # fmt: skip
-    shown = np.flatnonzero(found >= 0)
-    return lost[shown], slots[found[shown]]
-
-
-def first_to_follow(
-    vectors: Ints,
-    send: Ints,
-    dest: Ints,
-    sender: Ints,
-    processes: int,
-    lost_dest: Ints,
-    lost_sender: Ints,
-    lost_seq: Ints,
-    lost_entry: Ints,
-    same_sender_only: bool,
-) -> Ints:
-    """For each lost slot, the first delivery at its destination of a message sent causally after it, or -1.
-
-    Deliveries are given in topological order by the row of their send in `vectors`, their destination and
-    their sender; lost slots by destination, sender, seq of the send and the sender's entry in vectors.
-    """
-    found = np.full(lost_dest.size, -1, np.int64)
-    at = np.flatnonzero(np.isin(dest, lost_dest))  # deliveries elsewhere can show nothing
+def first_to_follow(vectors: Ints, send: Ints, delivered: Ints, lost: Ints, entry: Ints, fifo: bool) -> Ints:
+    """For each lost slot, the first delivery at its destination of a message sent causally after it, or -1;
+    slots and entries as in `overtaken`."""
+    found = np.full(len(lost), -1, np.int64)
+    at = np.flatnonzero(np.isin(delivered[:, 2], lost[:, 2]))  # deliveries elsewhere can show nothing
     if not at.size:
         return found
-    channels = Channels.of(lost_dest, lost_sender, lost_seq, processes)
-    entries = lost_entry[channels.queue[channels.ends - 1]]
+    channels, sender = Channels.of(lost, entry.size), delivered[at, 0]
     first = follow_lost(
-        vectors, send[at], dest[at], sender[at], lost_seq[channels.queue], channels.ends, channels.sender,
-        entries, channels.of_dest, same_sender_only,
+        vectors, send[at], delivered[at, 2], sender, lost[channels.queue, 1], channels.ends, channels.sender,
+        entry[channels.sender], channels.of_dest, fifo,
     )  # fmt: skip
     found[channels.queue] = np.where(first >= 0, at[first], -1)
     return found

@@ -15,7 +15,7 @@ from ...trace.declared import schema
 from ..computation import Computation, Event, event_ids
 from ..epochs import Frontier, Stamped, own_columns
 from ..linearization import Ints
-from ..order import Channels, check_delivery, early_deliveries, faults_of_order, first_to_follow
+from ..order import Channels, check_delivery, faults_of_order, first_to_follow, overtaken
 from ..reach import causal_path
 from ..total_order import total_order
 from ..verdict import Cycle, Disagreement
@@ -115,26 +115,20 @@ def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later:
     Only overtaken messages whose senders are among the columns are seen. A sender has a column in one block
     alone, so that the first block that sees one sees the first of all.
     """
-    slots = np.concatenate([delivered, later])
-    source, seq, dest = slots[:, 0], slots[:, 1], slots[:, 2]
-    channels = Channels.of(dest, source, seq, stamped.epoch.processes)
-    send = stamped.rows(frontier, source, seq)
-    column = own_columns(stamped.epoch.processes, stamped.columns)[channels.sender]
-    column[column == len(stamped.columns)] = -1
+    slots, n = np.concatenate([delivered, later]), stamped.epoch.processes
+    send, channels = stamped.rows(frontier, slots[:, 0], slots[:, 1]), Channels.of(slots, n)
+    entry = own_columns(n, stamped.columns)
+    entry[entry == len(stamped.columns)] = -1
     found = [
-        early_deliveries(
-            len(delivered), send, dest, channels.of_slot, seq, stamped.vectors, channels.queue,
-            channels.ends, column, channels.of_dest, fifo,
-        )
+        overtaken(stamped.vectors, send, slots, len(delivered), channels, entry, fifo)
         for fifo in (False, True)
-    ]  # fmt: skip
+    ]
     early = np.flatnonzero(found[0] >= 0)
     # The FIFO witness where there is one: it violates causal order too.
     fifo = found[1][early] >= 0
     passed = np.where(fifo, found[1][early], found[0][early])
-    return np.column_stack(
-        [dest[early], slots[early][:, [0, 1, 3]], slots[passed][:, [0, 1, 3]], fifo.astype(np.int64)]
-    )
+    told = [slots[early][:, [2, 0, 1, 3]], slots[passed][:, [0, 1, 3]], fifo.astype(np.int64)]
+    return np.column_stack(told)
 
 
 def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
@@ -149,10 +143,7 @@ def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: 
     if len(lost):
         send = stamped.rows(frontier, delivered[:, 0], delivered[:, 1])
         for fifo in (False, True):
-            found = first_to_follow(
-                stamped.vectors, send, delivered[:, 2], delivered[:, 0], stamped.epoch.processes,
-                lost[:, 2], lost[:, 0], lost[:, 1], column[lost[:, 0]], fifo,
-            )  # fmt: skip
+            found = first_to_follow(stamped.vectors, send, delivered, lost, column, fifo)
             at = np.flatnonzero(found >= 0)
             flag = np.full(at.size, int(fifo))
             rows.append(np.column_stack([flag, lost[at][:, [2, 0, 1]], delivered[found[at]][:, [0, 1, 3]]]))
