@@ -23,8 +23,8 @@ from ..core.errors import TraceFormatError
 from ..trace.repetitions import without_repetitions
 from ..trace.validation import GAP, validate
 from .computation import REFUSE, RENUMBER, Computation, check_gaps, unite
-from .linearization import SENT_OUTSIDE, Ints, offsets_of
-from .names import flatten
+from .linearization import SENT_OUTSIDE, Ints
+from .names import flatten, nested
 from .questions import QUESTIONS, TABLES, Answers, Question, Subject, asked
 from .questions.stamp import PROCESSES, STAMPS, TIMESTAMPS, clock_maps, stamps_table
 
@@ -154,6 +154,6 @@ def without_causes(table: pa.Table, absent: Ints, answers: Answers) -> pa.Table:
     answers.quarantine(reasons)
     at = table.schema.get_field_index("causes")
     kept = np.flatnonzero(~absent)
-    offsets = offsets_of(np.bincount(row[kept], minlength=table.num_rows)).astype(np.int32)
-    lists = pa.ListArray.from_arrays(offsets, causes.take(pa.array(kept)), type=table.schema.field(at).type)
+    counts = np.bincount(row[kept], minlength=table.num_rows)
+    lists = nested(counts, causes.take(pa.array(kept)), table.schema.field(at).type)
     return table.set_column(at, table.schema.field(at), lists)

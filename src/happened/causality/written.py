@@ -27,9 +27,10 @@ from ..trace.schema import QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, arrow_dataset, matching
 from .analysis import analyse
 from .computation import REFUSE, RENUMBER
-from .linearization import Ints, offsets_of
-from .names import encode_names
+from .linearization import offsets_of
+from .names import encode_names, nested
 from .questions import Question, asked
+from .questions.stamp import listed
 from .reach import WORD
 from .stamps import MANY_PROCESSES, MOST_CELLS
 
@@ -256,7 +257,7 @@ def _messages(folder: AnyPath, wanted: Known | None) -> tuple[pa.Table, pa.Table
     flat, row = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
     named = pc.is_valid(flat)
     counts = np.bincount(row[named.to_numpy(zero_copy_only=False)], minlength=len(lists))
-    addressed = pa.ListArray.from_arrays(_offsets(counts), flat.filter(named), type=TO)
+    addressed = nested(counts, flat.filter(named), TO)
     sends = sends.set_column(sends.schema.get_field_index("to"), "to", addressed)
     return sends, deliveries.rename_columns([*NAME, "message"]).combine_chunks()
 
@@ -286,35 +287,17 @@ def _relevant(folder: AnyPath, wanted: Known | None, keys: pa.Table) -> pa.Array
 
 def _causes(stamps: pa.Table, processes: pa.Table) -> pa.Array:
     """Of each stamp, by NAME, the newest event of each other process that its own had not known of."""
-    row, number, seq = _news(stamps)
+    row, number, seq = listed(stamps)
+    if not stamps["clock"].null_count:  # what is ahead of the stamp before it
+        same = [np.diff(encode_names(stamps[name])[0], prepend=-1) == 0 for name in NAME[:2]]
+        starts = offsets_of(np.bincount(row, minlength=stamps.num_rows))
+        before = np.where((same[0] & same[1])[row], seq[starts[np.maximum(row - 1, 0)] + number], 0)
+        row, number, seq = (each[seq > before] for each in (row, number, seq))
     computations = processes["computation"].combine_chunks()
     first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # by BY_P: of number 0
     name = processes["process"].combine_chunks().take(pa.array(first[row] + number))
     others = pc.not_equal(name, stamps["process"].take(pa.array(row))).to_numpy()
-    causes = pa.StructArray.from_arrays(
-        [name.filter(pa.array(others)), pa.array(seq[others].astype(np.int64))], fields=list(CAUSE)
-    )
-    offsets = _offsets(np.bincount(row[others], minlength=stamps.num_rows))
-    return pa.ListArray.from_arrays(offsets, causes, type=SCHEMA.field("causes").type)
-
-
-def _news(stamps: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """(row, process by number, seq) of the entries in which a stamp is ahead of the one before it."""
-    if stamps["clock"].null_count:
-        lists = stamps["entries"].combine_chunks()
-        flat = pc.list_flatten(lists)
-        number, seq = (pc.struct_field(flat, name).to_numpy() for name in ("p", "seq"))
-        return pc.list_parent_indices(lists).to_numpy(), number, seq
-    lists = stamps["clock"].combine_chunks()
-    row, known = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_numpy()
-    starts = _offsets(pc.list_value_length(lists).to_numpy())
-    number = np.arange(len(row)) - starts[row]
-    same = [np.diff(encode_names(stamps[name])[0], prepend=-1) == 0 for name in NAME[:2]]
-    follows = same[0] & same[1]
-    before = np.where(follows[row], known[starts[np.maximum(row - 1, 0)] + number], 0)
-    news = np.flatnonzero(known > before)
-    return row[news], number[news], known[news]
-
-
-def _offsets(counts: Ints) -> Ints:
-    return offsets_of(counts).astype(np.int32)
+    columns = [name.filter(pa.array(others)), pa.array(seq[others].astype(np.int64))]
+    causes = pa.StructArray.from_arrays(columns, fields=list(CAUSE))
+    counts = np.bincount(row[others], minlength=stamps.num_rows)
+    return nested(counts, causes, SCHEMA.field("causes").type)

@@ -23,6 +23,7 @@ from ...trace.declared import schema
 from ..computation import Computation
 from ..epochs import Frontier, Stamped
 from ..linearization import Ints, offsets_of
+from ..names import nested
 from .predecessors import ReductionFold
 from .question import EVENT, Answers, Arrays, EpochView, Fold, Question, Subject
 
@@ -130,9 +131,8 @@ def _clocks(vectors: Ints, widths: Ints | None = None) -> pa.ChunkedArray:
     chunks = []
     for at in range(0, rows, at_once):
         part, of = vectors[at : at + at_once], np.full(rows, width) if widths is None else widths
-        offsets = offsets_of(of[at : at + at_once])
         flat = part.ravel() if widths is None else part[np.arange(width) < of[at : at + at_once, None]]
-        chunks.append(pa.ListArray.from_arrays(offsets.astype(np.int32), flat, type=element))
+        chunks.append(nested(of[at : at + at_once], flat, element))
     return pa.chunked_array(chunks, type=element)
 
 
@@ -171,8 +171,7 @@ def _entries(counts: Ints, process: Ints, seq: Ints) -> pa.Array:
     """Lists of entries: so many to each event, about these processes and seqs."""
     columns = [pa.array(process.astype(np.int32)), pa.array(seq.astype(np.int64))]
     flat = pa.StructArray.from_arrays(columns, fields=list(ENTRY))
-    offsets = offsets_of(counts).astype(np.int32)
-    return pa.ListArray.from_arrays(offsets, flat, type=STAMPS.field("entries").type)
+    return nested(counts, flat, STAMPS.field("entries").type)
 
 
 def _stamps(
@@ -190,6 +189,16 @@ def _stamps(
     return pa.table([*names, number, *forms], schema=STAMPS)
 
 
+def listed(stamps: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """(row, process by number, seq) of all entries of the clocks, or of `entries`."""
+    lists = stamps["entries" if stamps["clock"].null_count else "clock"].combine_chunks()
+    row, flat = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists)
+    if stamps["clock"].null_count:
+        return row, pc.struct_field(flat, "p").to_numpy(), pc.struct_field(flat, "seq").to_numpy()
+    starts = offsets_of(pc.list_value_length(lists).to_numpy())
+    return row, np.arange(len(row)) - starts[row], flat.to_numpy()
+
+
 def clock_maps(stamps: pa.Table, processes: pa.Table) -> pa.MapArray:
     """The clock of each row of `stamps`, of whatever form, by the names of processes; zeros are left out.
 
@@ -198,15 +207,7 @@ def clock_maps(stamps: pa.Table, processes: pa.Table) -> pa.MapArray:
     numbered = processes.sort_by([("computation", "ascending"), ("p", "ascending")])
     computations = numbered["computation"].combine_chunks()
     first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # its process 0
-    if stamps["clock"].null_count == 0:
-        lists = stamps["clock"].combine_chunks()
-        row, seq = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_numpy()
-        starts = lists.offsets.to_numpy()
-        number = np.arange(len(row)) - (starts[:-1] - starts[0])[row]
-    else:
-        lists = stamps["entries"].combine_chunks()
-        row, flat = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists)
-        number, seq = pc.struct_field(flat, "p").to_numpy(), pc.struct_field(flat, "seq").to_numpy()
+    row, number, seq = listed(stamps)
     shown = np.flatnonzero(seq)
     row, number, seq = row[shown], number[shown], seq[shown]
     offsets = offsets_of(np.bincount(row, minlength=stamps.num_rows)).astype(np.int32)
