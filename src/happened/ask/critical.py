@@ -202,9 +202,10 @@ def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Gro
     causes, effects = edges.crossing(codes)
     owner = c.owner[c.process]
     bounds = np.searchsorted(owner, np.arange(len(c.computation_names) + 1)).tolist()
-    back = []
+    order, back = np.argsort(codes, kind="stable"), []
+    begins = np.searchsorted(codes[order], np.arange(codes.max(initial=0) + 2))
     for number in sorted({*codes[effects].tolist()} & {*requests}):
-        into, mine = codes[effects] == number, np.flatnonzero(codes == number)
+        into, mine = codes[effects] == number, order[begins[number] : begins[number + 1]]
         # A request may have events in several computations.
         first, end = bounds[owner[mine[0]]], bounds[owner[mine[-1]] + 1]
         led_to = future_of(edges.part(first, end), mine - first)

@@ -35,8 +35,10 @@ def find_event(history: History, text: str, end: End = "last") -> int:
         if kind == ID:
             events = found
         elif kind == MESSAGE:
-            of = history.union.message[found]
-            events = [e for m in dict.fromkeys(of.tolist()) for e in _of_message(history, found, m, end)]
+            messages: dict[int, list[int]] = {}
+            for e in found:
+                messages.setdefault(int(history.union.message[e]), []).append(e)
+            events = [e for of in messages.values() for e in _of_message(history, of, end)]
         else:
             events = [thing[0 if end == "first" else -1] for thing in _things(history, found)]
         if len(events) == 1:
@@ -69,14 +71,12 @@ def _events(history: History, mask: pa.Array | pa.ChunkedArray) -> list[int]:
     return sorted(history.event_of_row[rows].tolist())
 
 
-def _of_message(history: History, events: list[int], message: int, end: End) -> list[int]:
-    """Of these events, those that a message stands for: its send, or its deliveries."""
-    c = history.union
-    mine = [e for e in events if c.message[e] == message]
+def _of_message(history: History, events: list[int], end: End) -> list[int]:
+    """Of the events of a message, those that it stands for: its send, or its deliveries."""
     for kind in (SEND, DELIVER, RECEIVE) if end == "first" else (DELIVER, RECEIVE):
-        if chosen := [e for e in mine if c.kind[e] == kind]:
+        if chosen := [e for e in events if history.union.kind[e] == kind]:
             return chosen
-    return mine
+    return events
 
 
 def _things(history: History, events: list[int]) -> list[list[int]]:
