@@ -12,6 +12,7 @@ Both are facts about the past, so at each process the unit is necessary from one
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,22 +60,24 @@ def unit_life(computation: Computation, unit: Unit) -> UnitLife:
     vectors, send = stamp_computation(c), int(c.slot_send[slot])
     delivery, dest = int(c.slot_delivery[slot]), int(c.slot_dest[slot])
 
-    def knows(event: int) -> Ints:
-        """Of every event, whether its past has this one, or it is this one."""
-        found: Ints = vectors[:, c.process[event]] >= c.seq[event]
+    def knows(event: int, at: Any = slice(None)) -> Ints:
+        """Of every event, or of some, whether its past has this one, or it is this one."""
+        found: Ints = vectors[at, c.process[event]] >= c.seq[event]
         return found
 
+    informed = knows(send)
     # Of each process, its first send to the unit's destination causally after the unit's own.
-    after = [int(e) for e in c.slot_send[c.slot_dest == dest] if e != send and knows(send)[e]]
+    after = [int(e) for e in c.slot_send[c.slot_dest == dest] if e != send and informed[e]]
     later: dict[int, int] = {}
     for e in sorted(after, key=lambda e: int(c.seq[e])):
         later.setdefault(int(c.process[e]), e)
-    ends = [(PC1, delivery)] * (delivery >= 0) + [(PC2, each) for each in later.values()]
-    alive = knows(send) & ~np.any([np.zeros(c.events, bool), *(knows(e) for _, e in ends)], axis=0)
+    ends = [(PC1, delivery)] if delivery >= 0 else []
+    ends += [(PC2, each) for each in later.values()]
+    alive = informed & ~np.any([np.zeros(c.events, bool), *(knows(e) for _, e in ends)], axis=0)
     stretches = []
     for p, name in enumerate(c.process_names):
         chain = c.chain[c.chain_offsets[p] : c.chain_offsets[p + 1]]
-        known = np.flatnonzero(knows(send)[chain])
+        known = np.flatnonzero(informed[chain])
         if known.size == 0:
             continue
         over = np.flatnonzero(~alive[chain[known[0] :]]) + known[0]
@@ -83,7 +86,7 @@ def unit_life(computation: Computation, unit: Unit) -> UnitLife:
         first, end, rule, by = c.event(int(chain[known[0]])), None, None, None
         if over.size:
             e = int(chain[over[0]])
-            rule, ended = next((rule, each) for rule, each in ends if knows(each)[e])
+            rule, ended = next((rule, each) for rule, each in ends if knows(each, e))
             end, by = c.event(e), c.event(ended)
         stretches.append(KnowledgeInterval(name, first, end, rule, by))
     edges = [
