@@ -305,29 +305,22 @@ def _wanted(folder: AnyPath, about: Sequence[str], past_only: bool) -> Known:
         for computation, event in halves(text):
             named |= (pc.field("computation") == computation) & (pc.field("event") == event)
         found = stamps.to_table(columns=["computation", "clock"], filter=named)
-        for row in found.to_pylist():
-            known = None
-            if past_only and row["clock"] is not None:
-                mine = processes.filter(pc.field("computation") == row["computation"])
-                names = zip(mine["p"].to_pylist(), mine["process"].to_pylist(), strict=True)
-                known = {name: row["clock"][p] for p, name in names if row["clock"][p]}
-            _want(wanted, row["computation"], known)
         of_message = pc.field("message") == text
         messages = arrow_dataset(folder / "messages").to_table(columns=["computation"], filter=of_message)
         for computation in pc.unique(messages["computation"]).to_pylist():
-            _want(wanted, computation, None)
+            wanted[computation] = None  # all of it
+        for row in found.to_pylist():
+            before = wanted.setdefault(row["computation"], {})
+            if not past_only or row["clock"] is None or before is None:
+                wanted[row["computation"]] = None
+                continue
+            mine = processes.filter(pc.field("computation") == row["computation"])
+            for p, name in zip(mine["p"].to_pylist(), mine["process"].to_pylist(), strict=True):
+                if row["clock"][p]:
+                    before[name] = max(before.get(name, 0), row["clock"][p])
         if not found.num_rows and not messages.num_rows:
             raise UnknownName(
                 f"nothing in {folder} is called {text!r}: an analysis has no labels or spans, only "
                 "process#seq and messages; ask the trace itself for those"
             )
     return wanted
-
-
-def _want(wanted: Known, computation: str, known: dict[str, int] | None) -> None:
-    """Add what is known of a computation; None: all of it is wanted."""
-    before = wanted.get(computation, {})
-    wanted[computation] = None
-    if before is not None and known is not None:
-        most = {process: max(before.get(process, 0), count) for process, count in known.items()}
-        wanted[computation] = before | most

@@ -399,14 +399,7 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
     order, position = linearize(p_at, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
     if order.size < c.kind.size:
         stuck = cycle(position, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
-        rows = table.select(["process", "seq", "kind", "message"]).take(pa.array(c.row[stuck])).to_pylist()
-        names = [f"{e['process']}#{e['seq']} {e['kind']} {e['message'] or ''}".rstrip() for e in rows]
-        raise TraceFormatError(
-            f"happened-before has a cycle: {' → '.join([*names, names[0]])}. No computation can do that: a "
-            "delivery is recorded before its send, or a cause after its effect; correct the seq, message or "
-            "causes of one of these events",
-            field="message",
-        )
+        raise _cyclic(table.select(["process", "seq", "kind", "message"]).take(pa.array(c.row[stuck])))
 
     source = _renumber(c.source, position)[order]
     slot_delivery = _renumber(c.slot_delivery, position)
@@ -460,6 +453,16 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
             )
         )
     return computations
+
+
+def _cyclic(rows: pa.Table) -> TraceFormatError:
+    names = [f"{e['process']}#{e['seq']} {e['kind']} {e['message'] or ''}".rstrip() for e in rows.to_pylist()]
+    return TraceFormatError(
+        f"happened-before has a cycle: {' → '.join([*names, names[0]])}. No computation can do that: a "
+        "delivery is recorded before its send, or a cause after its effect; correct the seq, message or "
+        "causes of one of these events",
+        field="message",
+    )
 
 
 def _shift(values: Ints, start: int) -> Ints:
