@@ -25,7 +25,7 @@ Receives count as deliveries only if the caller says so: nobody can know whether
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -400,9 +400,16 @@ class LiveComputation:
         answers.totals["misdelivered"] += at.size - addressed
 
     def _stamp(
-        self, rows: _Rows, edges: _Edges, admitted: Ints, after: _Flying, answers: Answers, judged: Any
+        self,
+        rows: _Rows,
+        edges: _Edges,
+        admitted: Ints,
+        after: _Flying,
+        answers: Answers,
+        judged: tuple[Ints, Ints, _Flying],
     ) -> None:
-        """Stamp what was admitted, and judge it by what it delivered and what is still undelivered."""
+        """Stamp what was admitted, and judge it by what it delivered, what is still undelivered, and the
+        messages that these are of."""
         here = admitted[edges.effect]
         offsets = offsets_of(np.bincount(edges.effect[here], minlength=rows.seq.size)[admitted])
         at, number = rows.process[admitted], rows.seq[admitted]
