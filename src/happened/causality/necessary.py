@@ -354,8 +354,11 @@ def audit_units(
         counts["recorded"] += arrivals.size
         counts["unmatched"] += recorded - arrivals.size
         counts["equal"] += arrivals.size - np.unique(np.concatenate([*wrong.values()]) // width).size
-    told = (counts[name] for name in ("recorded", "equal", "missing", "redundant", "unmatched"))
-    return Audit(*told, tuple(shown["missing"]), tuple(shown["redundant"]))
+    recorded, equal, missing, redundant, unmatched = (
+        counts[name] for name in ("recorded", "equal", "missing", "redundant", "unmatched")
+    )
+    examples_of = tuple(shown["missing"]), tuple(shown["redundant"])
+    return Audit(recorded, equal, missing, redundant, unmatched, *examples_of)
 
 
 def _numbers(c: Computation, named: Sequence[Unit]) -> Ints:

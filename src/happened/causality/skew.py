@@ -219,7 +219,7 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
 def with_drifts(n: int, source: Ints, target: Ints, sent: Ints, gap: Ints) -> tuple[Skew, int] | None:
     """The correction of one computation's clocks with drift, and how many edges it leaves backwards."""
     windows = window_of(sent, sent.max())
-    drifts = solve_drifts(n, *tightest(source, target, windows, gap), window_width(sent.max()))
+    drifts = solve_drifts(n, window_width(sent.max()), *tightest(source, target, windows, gap))
     if drifts is None:
         return None
     left = gap - removed(drifts, source, target, sent, gap)
@@ -248,7 +248,7 @@ def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
     return added
 
 
-def solve_drifts(n: int, source: Ints, target: Ints, window: Ints, gap: Ints, width: float) -> Ints | None:
+def solve_drifts(n: int, width: float, source: Ints, target: Ints, window: Ints, gap: Ints) -> Ints | None:
     """How much faster each clock runs than the average, from the smallest gaps of pairs per window.
 
     None where no pair was seen in two windows. The last bits depend on the order of the processes: both

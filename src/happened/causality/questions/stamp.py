@@ -61,8 +61,8 @@ class StampQuestion(Question):
         if subject.timestamps == "predecessors" or subject.is_wide:
             effects, causes = subject.reduction
             process = c.process[causes]
-            causes = process - c.first[process], c.recorded_seq[causes]
-            answers.add("stamps", _predecessor_stamps(subject, 0, effects, *causes))
+            entry, seq = process - c.first[process], c.recorded_seq[causes]
+            answers.add("stamps", _predecessor_stamps(subject, 0, effects, entry, seq))
         else:
             answers.add("stamps", stamps_table(c, subject.vectors, subject.timestamps))
         every = np.arange(c.processes)

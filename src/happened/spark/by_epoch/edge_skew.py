@@ -61,7 +61,7 @@ def estimate(scan: Scan, least: tuple[Ints, ...], names: Sequence[str], origin: 
         source, target, since, gap = file.timed(origin)
         return tightest(same[source], same[target], since // width, gap)
 
-    drifts = solve_drifts(n, *tightest(*_merged(scan(in_windows))), width)
+    drifts = solve_drifts(n, width, *tightest(*_merged(scan(in_windows))))
     if drifts is None:
         return clocks
 
