@@ -10,7 +10,7 @@ from brute import Brute
 from causality.traces import number, table, wild
 from effort import samples
 from happened import ask
-from happened.ask.answered import answered_events
+from happened.ask.history import answered_events
 from happened.causality.questions import asked
 from happened.causality.written import Whole, conclude
 from happened.core.errors import CausalityError

@@ -113,7 +113,7 @@ def test_sorts_and_partners_are_those_of_a_plain_count():
         names = {*one.union.computation_names} & {*other.union.computation_names}
         runs = [[sort_of(row, before, names) for row, before in counted(of)] for of in tables]
         numbered = []
-        for history, sorts in zip((one, other), _sorts(one, other, names), strict=True):
+        for history, sorts in zip((one, other), _sorts(one, other), strict=True):
             numbered.append(sorts[history.event_of_row].tolist())
         numbers, tuples = [*chain(*numbered)], [*chain(*runs)]
         assert len({*zip(numbers, tuples, strict=True)}) == len({*numbers}) == len({*tuples})

@@ -13,11 +13,10 @@ from happened.causality import encode
 from happened.causality.computation import SEND
 from happened.causality.epochs import Frontier, arrange, complete, stamp, stamp_epoch
 from happened.causality.linearization import FIRST
-from happened.causality.marks import mark_epoch, no_marks
+from happened.causality.marks import UnitState, count_units, mark_epoch, no_marks
 from happened.causality.necessary import NecessaryUnits
 from happened.causality.questions.question import blocks_of
 from happened.causality.stamps import stamp_computation
-from happened.causality.units import UnitState, count_units
 from happened.core.errors import TraceFormatError
 from oracles import epochs as cutting
 

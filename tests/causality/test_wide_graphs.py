@@ -20,10 +20,8 @@ from effort import samples
 from happened import causality, trace
 from happened.causality import stamps
 from happened.causality.analysis import TABLES, analyse
-from happened.causality.bit_sets import count_ordered, graph_of, passes_of
-from happened.causality.measures import levels_of
 from happened.causality.predecessors import Way, choose, find_predecessors
-from happened.causality.reach import edges_of
+from happened.causality.reach import count_ordered, edges_of, levels_of, passes_of
 from happened.causality.written import is_wide, sizes_of, too_wide
 from happened.trace.importing import import_files
 from oracles import bit_sets
@@ -52,7 +50,7 @@ def test_every_way_finds_the_reduction(shape, nodes, seed):
         every = np.ones(c.events, bool)
         for way in Way:
             assert edges_in(c, find_predecessors(c, every, way=way)) == expected, way
-        graph = graph_of(edges_of(c))
+        graph = edges_of(c).in_order()
         assert count_ordered(graph) == bit_sets.ordered_pairs(parents)
         assert graph.causes.size == len({*_edges(parents)})
     found = causality.predecessors(trace_of(parents), relevant_only=False)
@@ -96,7 +94,7 @@ def test_messages_are_edges_like_others(seed):
         every = np.ones(c.events, bool)
         assert len({frozenset(edges_in(c, find_predecessors(c, every, way=way))) for way in Way}) == 1
         ordered = int(stamps.stamp_computation(c).sum()) - c.events
-        assert count_ordered(graph_of(edges_of(c))) == ordered
+        assert count_ordered(edges_of(c).in_order()) == ordered
 
 
 def test_the_cheapest_way_is_chosen():
@@ -116,11 +114,11 @@ def test_the_cost_of_bit_sets_is_known_before():
     """Branches that are merged soon cost little; one that lives long takes one long pass, not all."""
     mainline = [[i - 1, i - 3] if i > 3 else ([i - 1] if i else []) for i in range(64 * 50)]
     (c,) = causality.encode(trace_of(mainline))
-    soon = passes_of(graph_of(edges_of(c)))
+    soon = passes_of(edges_of(c).in_order())
     assert soon.steps < 3 * sum(map(len, mainline))
     mainline[-1] = [len(mainline) - 2, 0]
     (c,) = causality.encode(trace_of(mainline))
-    late = passes_of(graph_of(edges_of(c)))
+    late = passes_of(edges_of(c).in_order())
     assert late.steps < 6 * sum(map(len, mainline))
 
 

@@ -8,8 +8,7 @@ import pytest
 from causality.traces import causal, number, table, wild
 from effort import samples
 from happened import ask, causality
-from happened.causality.extents import between, everything, future, past
-from happened.causality.measures import levels_of
+from happened.causality.reach import between, everything, future, levels_of, past
 from happened.trace import write_jsonl
 from happened.view import viewed
 from happened.view.prepared import Prepared

@@ -17,35 +17,12 @@ UnknownName and AmbiguousName say what else there is.
 from .causes import Cause, Why, why
 from .critical import CriticalPath, RequestPath, Segment, Share, critical_path
 from .difference import Caused, Difference, diff
-from .errors import AmbiguousName, NoTimes, UnknownName
 from .history import History, Occurrence, load
-from .influence import Influence, Influences, influenced
-from .relation import ChainStep, Path, future, past, path
+from .naming import AmbiguousName, NoTimes, UnknownName
+from .relation import ChainStep, Influence, Influences, Path, future, influenced, past, path
 
 __all__ = [
-    "AmbiguousName",
-    "Cause",
-    "Caused",
-    "ChainStep",
-    "CriticalPath",
-    "Difference",
-    "History",
-    "Influence",
-    "Influences",
-    "NoTimes",
-    "Occurrence",
-    "Path",
-    "RequestPath",
-    "Segment",
-    "Share",
-    "UnknownName",
-    "Why",
-    "critical_path",
-    "diff",
-    "future",
-    "influenced",
-    "load",
-    "past",
-    "path",
-    "why",
-]
+    "AmbiguousName", "Cause", "Caused", "ChainStep", "CriticalPath", "Difference", "History", "Influence",
+    "Influences", "NoTimes", "Occurrence", "Path", "RequestPath", "Segment", "Share", "UnknownName", "Why",
+    "critical_path", "diff", "future", "influenced", "load", "past", "path", "why",
+]  # fmt: skip

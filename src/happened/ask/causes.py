@@ -9,7 +9,6 @@ the beginning gives the critical path in time: why it happened so late.
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
@@ -19,10 +18,8 @@ from .finding import find_event
 from .history import Asked, History, Occurrence, load
 from .relation import ChainStep, chain, since
 
-MOST_CAUSES = 500
-"""Of one answer; more are not read by people."""
-DEPTH = 5
-"""Levels of causes that are told if nothing that matters comes before."""
+MOST_CAUSES = 500  # Of one answer; more are not read by people
+DEPTH = 5  # Levels of causes that are told if nothing that matters comes before
 
 EXPANDED, RELEVANT, ELSEWHERE, DEEP, ABOVE, FIRST = "", "relevant", "elsewhere", "depth", "above", "first"
 """Why the causes of a cause are not told: they are; it is relevant; it happened in another service; `depth`
@@ -31,21 +28,14 @@ levels are told; it stands above; it has none."""
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause in the tree of an answer.
-
-    edge     how it led to its effect: `process`, `message` or `cause`
-    between  events of the process that were passed over
-    waited   ns from it to its effect; None if one of them has no time
-    last     whether its effect waited for it last
-    end      why its own causes are not told, one of the words above
-    """
+    """A cause in the tree of an answer."""
 
     event: Occurrence
-    edge: str
-    between: int
-    waited: int | None
-    last: bool
-    end: str
+    edge: str  # how it led to its effect: `process`, `message` or `cause`
+    between: int  # events of the process that were passed over
+    waited: int | None  # ns from it to its effect; None if one of them has no time
+    last: bool  # whether its effect waited for it last
+    end: str  # why its own causes are not told, one of the words above
     causes: tuple["Cause", ...] = ()
 
 
@@ -53,18 +43,15 @@ class Cause:
 class Why:
     """An event, the tree of its causes, and its critical path in time from the beginning to the event.
 
-    late        empty where the trace has no times
-    cut         whether causes are left out because there are more than MOST_CAUSES
     is_arrival  whether it is the arrival of a message, of which its send is no cause: only of its delivery
-    delivery    the delivery that such an arrival led to, if there was one
     """
 
     event: Occurrence
     causes: tuple[Cause, ...]
-    late: tuple[ChainStep, ...]
-    cut: bool = False
+    late: tuple[ChainStep, ...]  # empty where the trace has no times
+    cut: bool = False  # whether causes are left out because there are more than MOST_CAUSES
     is_arrival: bool = False
-    delivery: Occurrence | None = None
+    delivery: Occurrence | None = None  # the delivery that such an arrival led to, if there was one
 
 
 def why(trace: Asked, event: str, *, depth: int | None = None) -> Why:
@@ -75,19 +62,16 @@ def why(trace: Asked, event: str, *, depth: int | None = None) -> Why:
     """
     history = load(trace, [event], past_only=True)
     e = find_event(history, event, "last")
-    tree = _Tree(history, e, depth)
-    causes, late = tree.grown(), chain(history, _waits(history, e))
-    return Why(history.occurrence(e), causes, late, tree.is_cut, *_arrival(history, e))
-
-
-def _arrival(history: History, e: int) -> tuple[bool, Occurrence | None]:
-    """Whether an event is a receive that no send caused, and the first delivery of its message there."""
-    c = history.union
-    if c.kind[e] != RECEIVE or c.source[e] >= 0:
-        return False, None
-    mine = (c.kind == DELIVER) & (c.process == c.process[e]) & (c.message == c.message[e])
-    delivered = np.flatnonzero(mine)
-    return True, history.occurrence(int(delivered[0])) if delivered.size else None
+    c, tree = history.union, _Tree(history, e, depth)
+    causes = tree.grown()
+    when, waited = history.waits
+    late = chain(history, waited_chain(when, waited, e) if when[e] != NEVER else [])
+    is_arrival = c.kind[e] == RECEIVE and c.source[e] < 0
+    delivered = np.flatnonzero(
+        (c.kind == DELIVER) & (c.process == c.process[e]) & (c.message == c.message[e])
+    )
+    delivery = history.occurrence(int(delivered[0])) if is_arrival and delivered.size else None
+    return Why(history.occurrence(e), causes, late, tree.is_cut, bool(is_arrival), delivery)
 
 
 def immediate_causes(history: History, e: int) -> list[int]:
@@ -133,66 +117,37 @@ class _Tree:
             level = following
         causes: dict[int, Cause] = {}
         for node in reversed(every):
-            causes[id(node)] = self._cause(node, tuple(causes[id(of)] for of in node.nodes))
+            event, effect = (self._history.occurrence(e) for e in (node.event, node.effect))
+            of = tuple(causes[id(each)] for each in node.nodes)
+            causes[id(node)] = Cause(
+                event, node.edge, node.between, since(event, effect), node.last, node.end, of
+            )
         return tuple(causes[id(node)] for node in roots)
 
-    def _cause(self, node: _Node, causes: tuple[Cause, ...]) -> Cause:
-        event, effect = (self._history.occurrence(e) for e in (node.event, node.effect))
-        waited = since(event, effect)
-        return Cause(event, node.edge, node.between, waited, node.last, node.end, causes)
-
     def _nodes(self, e: int, level: int) -> list[_Node]:
-        last = self._last(e)
-        nodes = []
-        for u in immediate_causes(self._history, e):
-            edge = self._history.edge(u, e)
-            cause, between = self._passed_over(u) if edge == "process" else (u, 0)
-            nodes.append(_Node(cause, e, edge, between, u == last, level, self._end(cause, level)))
+        history, nodes = self._history, []
+        when, waited = history.waits
+        for u in immediate_causes(history, e):
+            cause, between, edge = u, 0, history.edge(u, e)
+            # Walk back along the process while no message or cause came from elsewhere.
+            while edge == "process" and not history.relevant[cause] and history.before[cause] >= 0:
+                if immediate_causes(history, cause) != [history.before[cause]]:
+                    break
+                cause, between = int(history.before[cause]), between + 1
+            last = u == waited[e] and when[u] != NEVER
+            nodes.append(_Node(cause, e, edge, between, bool(last), level, self._end(cause, level)))
             self._told.add(cause)
         return nodes
 
-    def _last(self, e: int) -> int:
-        """The cause that an event waited for last; -1 if no cause has a time."""
-        when, waited = self._history.waits
-        u = int(waited[e])
-        return u if u >= 0 and when[u] != NEVER else -1
-
-    def _passed_over(self, u: int) -> tuple[int, int]:
-        """Walk back along a process while no message or cause came from elsewhere; returns the event and
-        the number of events skipped."""
-        history, passed = self._history, 0
-        while not history.relevant[u] and history.before[u] >= 0:
-            if immediate_causes(history, u) != [history.before[u]]:
-                break
-            u = int(history.before[u])
-            passed += 1
-        return u, passed
-
     def _end(self, u: int, level: int) -> str:
-        history = self._history
+        history, depth = self._history, self._depth
+        places, _ = history.places
         if not history.causes(u):
             return FIRST
         if u in self._told:
             return ABOVE
-        if level >= (DEPTH if self._depth is None else self._depth):
+        if level >= (DEPTH if depth is None else depth):
             return DEEP
-        if self._depth is not None:
-            return EXPANDED
-        if history.relevant[u]:
+        if depth is None and history.relevant[u]:
             return RELEVANT
-        places, _ = history.places
-        return ELSEWHERE if places[u] != places[self._root] else EXPANDED
-
-
-def _waits(history: History, e: int) -> list[int]:
-    """The chain of causes waited for last, from the beginning to e; none if e has no time.
-
-    Of several steps in a row along one process, only the ends are told.
-    """
-    when, waited = history.waits
-    if when[e] == NEVER:
-        return []
-    path = waited_chain(when, waited, e)
-    along = [history.edge(u, v) == "process" for u, v in pairwise(path)]
-    inner = {at for at, both in enumerate(pairwise(along), 1) if all(both)}
-    return [u for at, u in enumerate(path) if at not in inner]
+        return ELSEWHERE if depth is None and places[u] != places[self._root] else EXPANDED

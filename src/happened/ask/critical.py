@@ -25,9 +25,9 @@ import numpy as np
 from ..causality.linearization import Ints
 from ..causality.reach import NEVER, Edges, future_of, last_causes, replay, waited_chain
 from ..core.errors import CausalityError
-from .errors import NoTimes
 from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
+from .naming import NoTimes
 
 By: TypeAlias = Literal["service", "process"]
 
@@ -37,15 +37,12 @@ def check_by(by: str) -> None:
         raise CausalityError(f"by can be {', '.join(get_args(By))}; not {by!r}")
 
 
-Between: TypeAlias = tuple[str, str]
-"""Two places; twice the same one is at that place."""
+Between: TypeAlias = tuple[str, str]  # Two places; twice the same one is at that place
 
-UNKNOWN: Between = ("(unknown)", "(unknown)")
-"""Where the time went of which nothing is recorded."""
+UNKNOWN: Between = ("(unknown)", "(unknown)")  # Where the time went of which nothing is recorded
 
 QUANTILES = (0.5, 0.9, 0.99)
-MOST_PLACES = 50
-"""Places of which it is worked out what they would save; those with the most time on paths."""
+MOST_PLACES = 50  # Places of which it is worked out what they would save; those with the most time on paths
 
 
 class Segment(NamedTuple):
@@ -57,7 +54,7 @@ class Segment(NamedTuple):
     took: int
 
 
-class PathStep(NamedTuple):
+class _Step(NamedTuple):
     """From one event of a path to the next, by number; ns, which clocks may make negative."""
 
     begin: int
@@ -67,15 +64,12 @@ class PathStep(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one place has part in: how many requests' paths it is on, ns on them, and ns that would be saved.
-
-    saved   None where more than MOST_PLACES take part
-    """
+    """What a place has part in: how many requests' paths it is on, ns on them and ns that would be saved."""
 
     place: str
     requests: int
     took: int
-    saved: int | None
+    saved: int | None  # None where more than MOST_PLACES take part
 
 
 @dataclass(frozen=True)
@@ -89,21 +83,14 @@ class RequestPath:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The paths of requests, and the shares of places in all of them.
+    """The paths of requests, and the shares of places in all of them."""
 
-    slowest      the path of the slowest request
-    requests     those with two events that have a time, by name
-    took         ns of each of them
-    untimed      requests that have fewer than two events with a time
-    backwards    steps on the paths that are negative by the clocks, which count as zero
-    """
-
-    slowest: RequestPath
-    requests: tuple[str, ...]
-    took: tuple[int, ...]
+    slowest: RequestPath  # the path of the slowest request
+    requests: tuple[str, ...]  # those with two events that have a time, by name
+    took: tuple[int, ...]  # ns of each of them
     shares: tuple[Share, ...]
-    untimed: int
-    backwards: int
+    untimed: int  # requests that have fewer than two events with a time
+    backwards: int  # steps on the paths that are negative by the clocks, which count as zero
 
     def quantile(self, share: float) -> int:
         """The least time within which this share of the requests was done."""
@@ -124,12 +111,11 @@ class Spent:
 
     took      ns of each request that has two events with a time, by its name
     at        ns at each place, and between each two, in all of them
-    requests  how many of their paths are there
     """
 
     took: dict[str, int] = field(default_factory=dict)
     at: Counter[Between] = field(default_factory=Counter)
-    requests: Counter[Between] = field(default_factory=Counter)
+    requests: Counter[Between] = field(default_factory=Counter)  # how many of their paths are there
     untimed: int = 0
     backwards: int = 0
     is_timed: bool = False
@@ -175,43 +161,28 @@ def told(place: Between) -> str:
     return a if a == b else f"{a} → {b}"
 
 
-def _places(history: History, by: By) -> tuple[Ints, Sequence[str]]:
-    if by == "service":
-        return history.places
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(history.union.process_names))}
-    of = np.array([numbers[name] for name in history.union.process_names])
-    return of[history.union.process], [*numbers]
-
-
-def _ends(history: History, codes: Ints, requests: int) -> list[tuple[int, int] | None]:
-    """Of each request, its first and its last event by corrected time; None if it has no two with a time."""
+def _ends(history: History, codes: Ints, requests: int) -> dict[int, tuple[int, int]]:
+    """Of each request that has two events with a time, the first and the last by corrected time."""
     times = history.times
     if times is None:
-        return [None] * requests
+        return {}
     events = np.flatnonzero(times.timed & (codes >= 0))
-    ends: list[tuple[int, int] | None] = [None] * requests
     # Of events at the same time the last in causal order is the last one, and the first the first.
     order = events[np.lexsort((events, times.corrected[events], codes[events]))]
-    of = codes[order]
-    bounds = np.searchsorted(of, np.arange(requests + 1))
-    for number, (first, last) in enumerate(pairwise(bounds.tolist())):
-        if last - first > 1:
-            ends[number] = int(order[first]), int(order[last - 1])
-    return ends
+    bounds = np.searchsorted(codes[order], np.arange(requests + 1)).tolist()
+    ranges = enumerate(pairwise(bounds))
+    return {n: (int(order[first]), int(order[end - 1])) for n, (first, end) in ranges if end - first > 1}
 
 
 class Ground(NamedTuple):
     """The events that some requests' paths may lead over, with the edges between them.
 
-    first    the number of the first of them in the history; here they are numbered from 0
-    requests   the numbers of the requests, whose events are among them
-    codes    the request of each event
     when, waited   of `reach.last_causes`
     """
 
-    first: int
-    requests: list[int]
-    codes: Ints
+    first: int  # the number of the first of them in the history; here they are numbered from 0
+    requests: list[int]  # the numbers of the requests, whose events are among them
+    codes: Ints  # the request of each event
     edges: Edges
     when: Ints
     waited: Ints
@@ -229,29 +200,19 @@ def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Gro
 
     c = history.union
     causes, effects = edges.crossing(codes)
-    entered = set(codes[effects].tolist()) & set(requests)
     owner = c.owner[c.process]
     bounds = np.searchsorted(owner, np.arange(len(c.computation_names) + 1)).tolist()
-    where = _ranges(codes)
-    back = []
-    for number in sorted(entered):
-        into = codes[effects] == number
-        lowest, highest = where[number]  # a request may have events in several computations
-        first, end = bounds[owner[lowest]], bounds[owner[highest] + 1]
-        led_to = future_of(edges.part(first, end), np.flatnonzero(codes[first:end] == number))
+    order, back = np.argsort(codes, kind="stable"), []
+    begins = np.searchsorted(codes[order], np.arange(codes.max(initial=0) + 2))
+    for number in sorted({*codes[effects].tolist()} & {*requests}):
+        into, mine = codes[effects] == number, order[begins[number] : begins[number + 1]]
+        # A request may have events in several computations.
+        first, end = bounds[owner[mine[0]]], bounds[owner[mine[-1]] + 1]
+        led_to = future_of(edges.part(first, end), mine - first)
         if led_to[causes[into] - first].any():
             back.append(number)
             yield ground(first, end, [number], led_to)
-    alone = set(requests) - set(back)
-    yield ground(0, c.events, sorted(alone), codes)
-
-
-def _ranges(codes: Ints) -> dict[int, tuple[int, int]]:
-    """The first and the last index of each code."""
-    found, first = np.unique(codes, return_index=True)
-    _, last = np.unique(codes[::-1], return_index=True)
-    ends = zip(first.tolist(), (codes.size - 1 - last).tolist(), strict=True)
-    return dict(zip(found.tolist(), ends, strict=True))
+    yield ground(0, c.events, sorted({*requests} - {*back}), codes)
 
 
 class Paths:
@@ -260,43 +221,47 @@ class Paths:
     def __init__(self, history: History, by: By = "service", request: str | None = None) -> None:
         check_by(by)
         self._history = history
-        self._places, self._names = _places(history, by)
+        self._places, self._names = history.places
+        if by == "process":
+            c, numbers = history.union, dict[str, int]()
+            of = [numbers.setdefault(name, len(numbers)) for name in c.process_names]
+            self._places, self._names = np.array(of)[c.process], [*numbers]
         codes, names = history.requests
         chosen = range(len(names)) if request is None else [find_request(history, request)]
         ends = _ends(history, codes, len(names))
-        known = [number for number in chosen if ends[number] is not None]
+        known = [number for number in chosen if number in ends]
         self._grounds = list(_grounds(history, codes, known))
-        self._paths: dict[str, list[PathStep]] = {}
+        self._paths: dict[str, list[_Step]] = {}
         self._request_names = names
         for ground in self._grounds:
             for number in ground.requests:
-                begin, end = ends[number] or (0, 0)
-                self._paths[names[number]] = self._steps_to(ground, begin - ground.first, end - ground.first)
-        self._steps = {name: _spent_by(path) for name, path in self._paths.items()}
+                self._paths[names[number]] = self._steps_to(ground, *ends[number])
+        self._spent = {name: _spent_by(path) for name, path in self._paths.items()}
         self._untimed = len(chosen) - len(known)
 
     @property
     def spent(self) -> Spent:
         spent = Spent(untimed=self._untimed, is_timed=self._history.times is not None)
         for name, path in self._paths.items():
-            spent.took[name] = self._took(path)
+            spent.took[name] = sum(step.took for step in path)
             spent.backwards += sum(step.took < 0 for step in path)
-            spent.at.update(self._steps[name])
-            spent.requests.update(self._steps[name].keys())
+            spent.at.update(self._spent[name])
+            spent.requests.update(self._spent[name].keys())
         return spent
 
     def told(self) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
         """(name, first event, (place, ns) of each stretch of its path) of each request."""
         for name, path in self._paths.items():
-            stretches = [
-                (told(place), sum(step.took for step in steps))
-                for place, steps in groupby(path, lambda step: step.place)
-            ]
+            stretches = [(told(of[0].place), sum(step.took for step in of)) for of in _stretches(path)]
             yield name, path[0].begin, stretches
 
     def path_of(self, request: str) -> RequestPath:
-        path = self._paths[request]
-        return RequestPath(request, self._took(path), self._segments(path))
+        path, tell = self._paths[request], self._history.occurrence
+        segments = (
+            Segment(told(of[0].place), tell(of[0].begin), tell(of[-1].end), sum(step.took for step in of))
+            for of in _stretches(path)
+        )
+        return RequestPath(request, sum(step.took for step in path), tuple(segments))
 
     def saved(self, places: Sequence[Between]) -> dict[Between, int]:
         """How much sooner all requests together would end if one place took no time, for each of these."""
@@ -324,7 +289,7 @@ class Paths:
         saves = {}
         for a, b in places:
             # What came before a request cannot be saved in it: no more than its path has there.
-            most = np.array([self._steps[name].get((a, b), 0) for name in mine], np.int64)
+            most = np.array([self._spent[name].get((a, b), 0) for name in mine], np.int64)
             if a in numbers and b in numbers and most.any():
                 less = work.copy()
                 less[after[(source == numbers[a]) & (target == numbers[b])]] = 0
@@ -332,38 +297,24 @@ class Paths:
                 saves[a, b] = int(np.minimum(as_it_was - then, most).sum())
         return saves
 
-    def _took(self, path: Sequence[PathStep]) -> int:
-        return sum(step.took for step in path)
-
-    def _steps_to(self, ground: Ground, begin: int, end: int) -> list[PathStep]:
+    def _steps_to(self, ground: Ground, begin: int, end: int) -> list[_Step]:
         """The steps from the first event of a request to its last one."""
-        path = waited_chain(ground.when, ground.waited, end, begin)
-        at = self._places[ground.first : ground.first + ground.edges.events]
-
-        def step(u: int, v: int, place: Between) -> PathStep:
-            took = int(ground.when[v] - ground.when[u])
-            return PathStep(ground.first + u, ground.first + v, place, took)
-
-        steps = [step(u, v, (self._names[at[u]], self._names[at[v]])) for u, v in pairwise(path)]
-        if path[0] != begin and (not steps or ground.when[path[0]] > ground.when[begin]):
-            steps.insert(0, step(begin, path[0], UNKNOWN))
+        when, at = ground.when, self._places
+        path = waited_chain(when, ground.waited, end - ground.first, begin - ground.first)
+        ends = [(u + ground.first, v + ground.first, int(when[v] - when[u])) for u, v in pairwise(path)]
+        steps = [_Step(u, v, (self._names[at[u]], self._names[at[v]]), took) for u, v, took in ends]
+        first, before = path[0], int(when[path[0]] - when[begin - ground.first])
+        if first + ground.first != begin and (not steps or before > 0):
+            steps.insert(0, _Step(begin, first + ground.first, UNKNOWN, before))
         return steps
 
-    def _segments(self, path: Sequence[PathStep]) -> tuple[Segment, ...]:
-        """The path, with the steps at one place joined."""
-        stretches = (list(steps) for _, steps in groupby(path, lambda step: step.place))
-        return tuple(
-            Segment(
-                told(stretch[0].place),
-                self._history.occurrence(stretch[0].begin),
-                self._history.occurrence(stretch[-1].end),
-                sum(step.took for step in stretch),
-            )
-            for stretch in stretches
-        )
+
+def _stretches(path: Sequence[_Step]) -> Iterator[list[_Step]]:
+    """The steps of a path, those at one place together."""
+    return (list(steps) for _, steps in groupby(path, lambda step: step.place))
 
 
-def _spent_by(path: Sequence[PathStep]) -> dict[Between, int]:
+def _spent_by(path: Sequence[_Step]) -> dict[Between, int]:
     """Nanoseconds spent at each place of a path."""
     spent: dict[Between, int] = defaultdict(int)
     for step in path:

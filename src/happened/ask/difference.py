@@ -4,14 +4,22 @@ Two runs share no clocks, and their sequence numbers mean little. An event of on
 the other if both are of one sort: they happened at the same place (a service, or a process), are of the same
 kind, with the same label (or message, where they have no label), in computations of the same name if both
 runs have it. On a process that belongs to no service the n-th of a sort is taken for the n-th. A service does
-many things at once, and so do computations: of those, events are taken for one another that look alike
-(likeness.py).
+many things at once, and so do computations: of those, events are taken for one another that look alike.
+
+An event is coloured by its sort, then by the colours around it, and so on: events of one colour after n
+rounds look alike as far as n steps away (colour refinement). Events that are the only ones of their sort are
+partners, whatever they look like; of most traces without services that is all. The others find theirs causes
+first, among events that look alike the farthest, then less far: the partner of an event is preferably an
+effect of its causes' partners, so that what belongs together stays together. Runs that are alike are matched
+without a difference, whatever their ids and in whatever order concurrent events came, unless they are knotted
+more than calls, forks and joins are. Cost: linear in events and edges, for each of REACHES.
 
 For events that both runs have: each immediate cause in one run, among those events, that did not happen
 before its effect in the other.
 """
 
-from collections.abc import Set
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -26,10 +34,12 @@ from ..causality.predecessors import computation_predecessors
 from ..causality.stamps import stamp_computation
 from ..core.errors import CausalityError
 from .history import Asked, History, Occurrence, load_whole
-from .likeness import Shape, partners
 
-MOST_CELLS = 200_000_000
-"""Entries of the vectors of a run: a gigabyte or so."""
+SORT = ("computation", "place", "kind", "text")
+
+MOST_CELLS = 200_000_000  # Entries of the vectors of a run: a gigabyte or so
+
+REACHES = (32, 16, 8, 4, 2, 1, 0)  # How many steps events are compared around them, the farthest first
 
 
 class Caused(NamedTuple):
@@ -57,34 +67,39 @@ class Difference:
 
 def diff(first: Asked, second: Asked) -> Difference:
     """Compare what caused what in two runs. CausalityError if they have no event in common."""
-    one, other = load_whole(first), load_whole(second)
-    names = {*one.union.computation_names} & {*other.union.computation_names}
-    ours, theirs = _Run(one), _Run(other)
-    sorts = _sorts(one, other, names)
-    ours.there = partners(*(Shape(of, run.edges) for of, run in zip(sorts, (ours, theirs), strict=True)))
+    ours, theirs = _Run(load_whole(first)), _Run(load_whole(second))
+    for run, sorts in zip((ours, theirs), _sorts(ours.history, theirs.history), strict=True):
+        run.sort = sorts
+    ours.there = _partners(ours, theirs)
     matched = np.flatnonzero(ours.there >= 0)
     theirs.there[ours.there[matched]] = matched
     if not matched.size:
         raise CausalityError(
             "the runs have no event in common: one is known by its place, its kind, and its label or message"
         )
-    caused = _caused(ours, theirs), _caused(theirs, ours)
-    return Difference(matched.size, ours.alone(), theirs.alone(), *caused)
+    mine, yours = (tuple(run.history.occurrences(np.flatnonzero(run.there < 0))) for run in (ours, theirs))
+    return Difference(matched.size, mine, yours, _caused(ours, theirs), _caused(theirs, ours))
 
 
-def _sorts(one: History, other: History, names: Set[str]) -> list[Ints]:
+def _sorts(one: History, other: History) -> list[Ints]:
     """The sort of each event of each run, by a number that means the same in both.
 
     A sort is its computation if both runs have that, place, kind, label or message, and, where the place is
     a process, how many of the like came before it there.
     """
+    names = {*one.union.computation_names} & {*other.union.computation_names}
     runs = [_written(history, names) for history in (one, other)]
-    columns = [np.concatenate(codes_of(*(run[name] for run in runs))[0]) for name in runs[0].column_names]
+    columns = [np.concatenate(codes_of(*(run[name] for run in runs))[0]) for name in SORT]
     counts = [run.num_rows for run in runs]
     owner = np.concatenate([c.owner[c.process[c.chain]] for c in (one.union, other.union)])
-    served = np.concatenate([_served(history) for history in (one, other)])
-    run = np.repeat([0, 1], counts)
-    before = np.where(served, 0, _earlier(_numbered(run, owner, *columns[1:])))
+    served = np.concatenate([run["served"].to_numpy() for run in runs])
+    alike = _numbered(np.repeat([0, 1], counts), owner, *columns[1:])
+    order = np.argsort(alike, kind="stable")
+    earlier = np.empty(alike.size, np.int64)  # how many earlier ones are alike
+    earlier[order] = (
+        np.arange(alike.size) - (np.cumsum(np.bincount(alike)) - np.bincount(alike))[alike[order]]
+    )
+    before = np.where(served, 0, earlier)
     found = []
     for history, of in zip((one, other), np.split(_numbered(*columns, before), counts[:1]), strict=True):
         found.append(np.empty(of.size, np.int64))
@@ -93,8 +108,8 @@ def _sorts(one: History, other: History, names: Set[str]) -> list[Ints]:
 
 
 def _written(history: History, names: Set[str]) -> pa.Table:
-    """What the trace says of each event, by process and seq: computation if among the names, place, kind,
-    text."""
+    """The columns SORT of each event, by process and seq, and whether it belongs to a service; computations
+    only if among the names."""
     c = history.union
     places, place_names = history.places
     known = pa.array([name if name in names else "" for name in c.computation_names], pa.string())
@@ -106,14 +121,9 @@ def _written(history: History, names: Set[str]) -> pa.Table:
             "place": pa.array(place_names, pa.string()).take(pa.array(places[c.chain])),
             "kind": texts["kind"],
             "text": pc.coalesce(label, texts["message"], ""),
+            "served": history.attribute("service").is_valid().take(pa.array(c.row[c.chain])),
         }
     )
-
-
-def _served(history: History) -> Ints:
-    """Whether each event, in the order of process and seq, belongs to a service."""
-    served: Ints = history.attribute("service").is_valid().to_numpy(zero_copy_only=False)
-    return served[history.union.row[history.union.chain]]
 
 
 def _numbered(*columns: Ints) -> Ints:
@@ -124,17 +134,9 @@ def _numbered(*columns: Ints) -> Ints:
     return rows
 
 
-def _earlier(numbers: Ints) -> Ints:
-    """For each element, how many earlier elements have the same number."""
-    order = np.argsort(numbers, kind="stable")
-    starts = np.cumsum(np.bincount(numbers)) - np.bincount(numbers)
-    earlier = np.empty(numbers.size, np.int64)
-    earlier[order] = np.arange(numbers.size) - starts[numbers[order]]
-    return earlier
-
-
 class _Run:
-    """A run and its vectors; `there` is the number of each event in the other run, -1 if it has none."""
+    """A run and its vectors; `there` is the number of each event in the other run, -1 if it has none, and
+    `sort` a number that means the same in both."""
 
     def __init__(self, history: History) -> None:
         c = history.union
@@ -143,34 +145,50 @@ class _Run:
                 f"{c.events:,} events of {c.width:,} processes are too many to be compared; take fewer"
             )
         self.history = history
+        self.sort: Ints = np.zeros(c.events, np.int64)
         self.there: Ints = np.full(c.events, -1, np.int64)
-        self.vectors = stamp_computation(c)
-
-    def edges(self) -> tuple[Ints, Ints]:
-        """(effects, causes): the immediate causes among all events."""
-        return self._edges
+        self._vectors = stamp_computation(c)
 
     @cached_property
-    def _edges(self) -> tuple[Ints, Ints]:
-        return computation_predecessors(self.history.union, self.vectors, np.ones(self.there.size, bool))
-
-    def alone(self) -> tuple[Occurrence, ...]:
-        return tuple(self.history.occurrences(np.flatnonzero(self.there < 0)))
+    def edges(self) -> tuple[Ints, Ints]:
+        """(effects, causes): the immediate causes among all events."""
+        return computation_predecessors(self.history.union, self._vectors, np.ones(self.there.size, bool))
 
     def caused(self) -> tuple[Ints, Ints]:
         """(effects, causes): the immediate causes among the events that both runs have."""
         common = self.there >= 0
         if common.all():
-            return self._edges
-        return computation_predecessors(self.history.union, self.vectors, common)
+            return self.edges
+        return computation_predecessors(self.history.union, self._vectors, common)
 
     def are_before(self, e: Ints, f: Ints) -> Ints:
         """Whether each event of e happened before that of f at the same place."""
         c = self.history.union
         p = c.process[e]
         same = c.owner[p] == c.owner[c.process[f]]
-        known: Ints = same & (self.vectors[f, p - c.first[p]] >= c.seq[e])
+        known: Ints = same & (self._vectors[f, p - c.first[p]] >= c.seq[e])
         return known
+
+    def colours(self) -> dict[int, Ints]:
+        """The colour of each event at each of REACHES."""
+        effects, causes = self.edges
+        colour = _mixed(self.sort.astype(np.uint64))
+        found = {}
+        for reach in range(REACHES[0] + 1):
+            if reach in REACHES:
+                found[reach] = colour
+            before, after = np.zeros_like(colour), np.zeros_like(colour)
+            np.add.at(before, effects, _mixed(colour)[causes])
+            np.add.at(after, causes, _mixed(colour + np.uint64(1))[effects])
+            colour = _mixed(colour + _mixed(before) + _mixed(after + np.uint64(2)))
+        return found
+
+    def causes_of(self) -> list[list[int]]:
+        """The immediate causes of each event."""
+        found: list[list[int]] = [[] for _ in range(self.there.size)]
+        for effect, cause in zip(*(of.tolist() for of in self.edges), strict=True):
+            found[effect].append(cause)
+        return found
 
 
 def _caused(run: _Run, other: _Run) -> tuple[Caused, ...]:
@@ -184,3 +202,86 @@ def _caused(run: _Run, other: _Run) -> tuple[Caused, ...]:
         Caused(tell(int(causes[at])), tell(int(effects[at])), "after" if reverse else "concurrent")
         for at, reverse in zip(lacking.tolist(), after.tolist(), strict=True)
     )
+
+
+def _partners(one: _Run, other: _Run) -> Ints:
+    """The partner of each event of one run in the other, -1 if it has none: partners are of one sort, and of
+    each sort as many have one as the run has that has fewer."""
+    there, left, free = _single(one.sort, other.sort)
+    if not left.size:
+        return there
+    ours, theirs = one.colours(), other.colours()
+    our_causes, their_causes = one.causes_of(), other.causes_of()
+    found = there.tolist()
+    for reach in REACHES:
+        shared = np.intersect1d(ours[reach][left], theirs[reach][free])
+        alike = left[np.isin(ours[reach][left], shared)]
+        candidates = free[np.isin(theirs[reach][free], shared)]
+        taken = _matched(
+            zip(alike.tolist(), ours[reach][alike].tolist(), strict=True),
+            zip(candidates.tolist(), theirs[reach][candidates].tolist(), strict=True),
+            our_causes, their_causes, found, whatever=reach == 0,
+        )  # fmt: skip
+        left = np.array([e for e in left.tolist() if found[e] < 0], np.int64)
+        free = np.setdiff1d(free, taken, assume_unique=True)
+        if not (left.size and free.size):
+            break
+    return np.array(found, np.int64)
+
+
+def _single(one: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
+    """Partners of sorts that both runs have once, and the events of each run that this leaves open."""
+    bound = int(max(one.max(initial=-1), other.max(initial=-1))) + 1
+    here, beyond = np.bincount(one, minlength=bound), np.bincount(other, minlength=bound)
+    once = (here == 1) & (beyond == 1)
+    at = np.empty(bound, np.int64)
+    at[other] = np.arange(other.size)
+    open_sorts = (here > 0) & (beyond > 0) & ~once
+    there = np.where(once[one], at[one], -1)
+    return there, np.flatnonzero(open_sorts[one]), np.flatnonzero(open_sorts[other])
+
+
+def _matched(
+    alike: Iterable[tuple[int, int]],
+    candidates: Iterable[tuple[int, int]],
+    our_causes: Sequence[Sequence[int]],
+    their_causes: Sequence[Sequence[int]],
+    there: list[int],
+    *,
+    whatever: bool,
+) -> list[int]:
+    """Give (event, colour) partners among the candidates, causes first; which were taken.
+
+    An event whose causes have partners is an effect of theirs, if only by a nearer look; or `whatever`.
+    """
+    pool: dict[int, deque[int]] = defaultdict(deque)
+    led_to: dict[tuple[int, ...], deque[int]] = defaultdict(deque)  # by colour and one cause, or all
+    for f, colour in candidates:
+        pool[colour].append(f)
+        for causes in {*((cause,) for cause in their_causes[f]), tuple(sorted(their_causes[f]))}:
+            led_to[colour, *causes].append(f)
+    taken: set[int] = set()
+    for e, colour in alike:
+        matched = [there[cause] for cause in our_causes[e] if there[cause] >= 0]
+        sought = [tuple(sorted(matched)), *((cause,) for cause in matched)]
+        queues = [led_to[colour, *causes] for causes in sought if (colour, *causes) in led_to]
+        if not matched or whatever:
+            queues.append(pool[colour])
+        for queue in queues:
+            while queue and queue[0] in taken:
+                queue.popleft()
+            if queue:
+                there[e] = queue.popleft()
+                taken.add(there[e])
+                break
+    return [*taken]
+
+
+def _mixed(numbers: Ints) -> Ints:
+    """Well spread 64-bit numbers (the finalizer of SplitMix64), so that sums of them hardly coincide."""
+    with np.errstate(over="ignore"):
+        x = numbers + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: Ints = x ^ (x >> np.uint64(31))
+        return mixed

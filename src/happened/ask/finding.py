@@ -18,25 +18,32 @@ import pyarrow.compute as pc
 
 from ..causality.computation import DELIVER, RECEIVE, SEND
 from ..causality.linearization import Ints
-from .errors import AmbiguousName, UnknownName
 from .history import History, printable
-from .naming import ID, KINDS, LABEL, MESSAGE, PART, SPAN
+from .naming import ID, KINDS, MESSAGE, AmbiguousName, UnknownName
 
 End: TypeAlias = Literal["first", "last"]
 
-MOST_COMPARED = 20_000
-"""Names that a misspelt one is compared with; more would take seconds."""
+MOST_COMPARED = 20_000  # Names that a misspelt one is compared with; more would take seconds
 
 
 def find_event(history: History, text: str, end: End = "last") -> int:
     """The event with this name; UnknownName if there is none, AmbiguousName if there are several."""
-    for find in (_by_id, _by_span, _by_message, _by_label):
-        things = find(history, text)
-        if things:
-            events = [e for thing in things for e in _one_of(history, thing, end)]
-            if len(events) == 1:
-                return events[0]
-            raise AmbiguousName(text, (_told(history, e) for e in events))
+    for kind, fits in KINDS.items():
+        found = _events(history, fits(history.table, history.attribute, text))
+        if not found:
+            continue
+        if kind == ID:
+            events = found
+        elif kind == MESSAGE:
+            messages: dict[int, list[int]] = {}
+            for e in found:
+                messages.setdefault(int(history.union.message[e]), []).append(e)
+            events = [e for of in messages.values() for e in _of_message(history, of, end)]
+        else:
+            events = [thing[0 if end == "first" else -1] for thing in _things(history, found)]
+        if len(events) == 1:
+            return events[0]
+        raise AmbiguousName(text, (_told(history, e) for e in events))
     raise UnknownName(_unknown(history, text))
 
 
@@ -49,51 +56,30 @@ def find_request(history: History, text: str) -> int:
         if len(found) == 1:
             return found[0]
         if found:
-            raise AmbiguousName(text, ((printable(names[n]), _root(history, n)) for n in found))
+            roots = (history.occurrence(int(np.argmax(codes == number))) for number in found)
+            told = ((printable(names[n]), str(root)) for n, root in zip(found, roots, strict=True))
+            raise AmbiguousName(text, told)
     request = int(codes[find_event(history, text)])
     if request < 0:
         raise UnknownName(f"{text!r} is an event that belongs to no request: it has no attribute `trace`")
     return request
 
 
-def _root(history: History, request: int) -> str:
-    codes, _ = history.requests
-    return str(history.occurrence(int(np.argmax(codes == request))))
-
-
-Thing: TypeAlias = tuple[str, list[int]]
-"""What sort of thing a name means (`event`, `span`, `message`), and its events in topological order."""
-
-
 def _events(history: History, mask: pa.Array | pa.ChunkedArray) -> list[int]:
+    """The events of these rows, in topological order."""
     rows = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
     return sorted(history.event_of_row[rows].tolist())
 
 
-def _named(history: History, kind: str, text: str) -> list[int]:
-    return _events(history, KINDS[kind](history.table, history.attribute, text))
+def _of_message(history: History, events: list[int], end: End) -> list[int]:
+    """Of the events of a message, those that it stands for: its send, or its deliveries."""
+    for kind in (SEND, DELIVER, RECEIVE) if end == "first" else (DELIVER, RECEIVE):
+        if chosen := [e for e in events if history.union.kind[e] == kind]:
+            return chosen
+    return events
 
 
-def _by_id(history: History, text: str) -> list[Thing]:
-    return [("event", [e]) for e in _named(history, ID, text)]
-
-
-def _by_span(history: History, text: str) -> list[Thing]:
-    return _as_things(history, _named(history, SPAN, text))
-
-
-def _by_message(history: History, text: str) -> list[Thing]:
-    things: dict[int, list[int]] = {}
-    for e in _named(history, MESSAGE, text):
-        things.setdefault(int(history.union.message[e]), []).append(e)
-    return [("message", events) for events in things.values()]
-
-
-def _by_label(history: History, text: str) -> list[Thing]:
-    return _as_things(history, _named(history, LABEL, text) or _named(history, PART, text))
-
-
-def _as_things(history: History, events: list[int]) -> list[Thing]:
+def _things(history: History, events: list[int]) -> list[list[int]]:
     """The spans that these events are of, whole, and each event that is of none by itself.
 
     The events of one span at one place are one thing. Client and server may share the id of a span: those are
@@ -112,21 +98,7 @@ def _as_things(history: History, events: list[int]) -> list[Thing]:
     for e in _events(history, pc.is_in(span, value_set=pa.array({id for id, _, _ in meant}, pa.string()))):
         if key(e) in meant:
             spans.setdefault(key(e), []).append(e)
-    alone = [e for e, of in zip(events, keys, strict=True) if of[0] is None]
-    return [("event", [e]) for e in alone] + [("span", of) for of in spans.values()]
-
-
-def _one_of(history: History, thing: Thing, end: End) -> list[int]:
-    """The event that a thing stands for, or those that it may stand for: deliveries of one message."""
-    sort, events = thing
-    if sort != "message":
-        return [events[0] if end == "first" else events[-1]]
-    kind = history.union.kind
-    sends = [e for e in events if kind[e] == SEND]
-    if end == "first" and sends:
-        return sends
-    delivered = [e for e in events if kind[e] == DELIVER] or [e for e in events if kind[e] == RECEIVE]
-    return delivered or events
+    return [[e] for e, of in zip(events, keys, strict=True) if of[0] is None] + [*spans.values()]
 
 
 def _told(history: History, e: int) -> tuple[str, str]:
@@ -139,18 +111,18 @@ def _told(history: History, e: int) -> tuple[str, str]:
 
 
 def _unknown(history: History, text: str) -> str:
-    reason = f"nothing in the trace is called {text!r}: no process#seq, span, message or label"
     name, mark, number = text.rpartition("#")
     if mark and number.isascii() and number.isdigit():
         counts = _counts(history, name)
         if counts.size:
-            has = f"process {name!r} has the events 1 to {counts.max()}"
-            return f"there is no event {text!r}: {has}"
+            return f"there is no event {text!r}: process {name!r} has the events 1 to {counts.max()}"
     near = get_close_matches(text, _names(history, text), n=3, cutoff=0.5)
+    reason = f"nothing in the trace is called {text!r}: no process#seq, span, message or label"
     return f"{reason}; nearest: {', '.join(map(repr, near))}" if near else reason
 
 
 def _counts(history: History, process: str) -> Ints:
+    """How many events the processes of this name have."""
     c = history.union
     mine = [p for p, name in enumerate(c.process_names) if name == process]
     counts: Ints = np.diff(c.chain_offsets)[mine]

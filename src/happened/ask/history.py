@@ -1,15 +1,15 @@
 """A trace prepared for questions: read, encoded and timed once for any number of them.
 
-In    a path, a table of `trace.read`, or the tables that an analysis left (see `answered`)
+In    a path, a table of `trace.read`, or the directory of tables that `happened analyze` left. Labels and
+      attributes are not in those, so events go by `process#seq` and by messages there
 Out   History: the computations as one union, with what people call its events
 Cost  that of reading and encoding; columns of text are looked at when a question needs them
 """
 
 import os
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,26 +17,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import trace as traces
+from ..causality.analysis import sound_whole
 from ..causality.computation import Computation, unite
 from ..causality.linearization import Ints
-from ..causality.quarantine import sound
 from ..causality.questions import Answers
-from ..causality.reach import Edges, direct_causes, edges_of, known_of, last_causes
+from ..causality.reach import Edges, edges_of, known_of, last_causes
 from ..causality.skew import Times, times_of
-from ..core.errors import CausalityError, TraceFormatError
+from ..causality.written import Known, analysed_events
+from ..core.errors import CausalityError
 from ..trace.location import Location, is_json
 from ..trace.reader import open_part
-from ..trace.store import AnyPath, any_path, size_of
-from ..trace.validation import validate, validate_rows
-from .answered import answered_events, is_answered
+from ..trace.store import AnyPath, any_path, arrow_dataset, matching, size_of
+from ..trace.validation import validate_rows
+from .naming import UnknownName, halves
 
-MOST_EVENTS = 5_000_000
-"""Of a trace that is read whole. More take minutes, and the memory of a machine."""
-MOST_BYTES = 1 << 30
-"""The same for JSON lines, whose events are not counted before they are read."""
+MOST_EVENTS = 5_000_000  # Of a trace that is read whole. More take minutes, and the memory of a machine
+MOST_BYTES = 1 << 30  # The same for JSON lines, whose events are not counted before they are read
 
-MOST_KNOWN = 64_000_000
-"""Numbers in columns of vectors that are kept: 256 MB."""
+NEEDED = ("stamps", "processes", "messages", "times")  # The tables of an analysis that are read
+
+MOST_KNOWN = 64_000_000  # Numbers in columns of vectors that are kept: 256 MB
 
 ALL_AT_ONCE = np.iinfo(np.int64).max
 """Cells of vectors in a union; none are made here, so that all computations are one."""
@@ -80,16 +80,13 @@ def printable(text: str) -> str:
 class History:
     """The sound computations of a trace. Events are numbered as in `union`, causes before effects.
 
-    table        the rows that the union was encoded from
-    quarantined  how many rows, or causes, are left out
-    partial      whether it may lack events that no question about the past needs
     requests_in_trace   how many requests the trace has, where this has only some of its computations
     """
 
-    table: pa.Table
+    table: pa.Table  # the rows that the union was encoded from
     union: Computation
-    quarantined: int = 0
-    partial: bool = False
+    quarantined: int = 0  # how many rows, or causes, are left out
+    partial: bool = False  # whether it may lack events that no question about the past needs
     requests_in_trace: int | None = None
 
     @cached_property
@@ -136,34 +133,21 @@ class History:
         return relevant
 
     @cached_property
-    def _columns(self) -> OrderedDict[int, Ints]:
-        return OrderedDict()
-
-    def knows(self, process: int) -> Ints:
-        """Of each event, how many events of one process are in its past, itself included.
+    def knows(self) -> Callable[[int], Ints]:
+        """Gives, of each event, how many events of one process are in its past, itself included.
 
         The columns that were asked for last are kept, MOST_KNOWN numbers of them.
         """
-        if process not in self._columns:
-            while self._columns and (len(self._columns) + 1) * self.union.events > MOST_KNOWN:
-                self._columns.popitem(last=False)
-            self._columns[process] = known_of(self.union, self.before, process)
-        self._columns.move_to_end(process)
-        return self._columns[process]
+        most = max(1, MOST_KNOWN // max(1, self.union.events))
+        return lru_cache(most)(lambda process: known_of(self.union, self.edges, process))
 
     def is_before(self, e: int, f: int) -> bool:
         return e != f and bool(self.knows(int(self.union.process[e]))[f] >= self.union.seq[e])
 
-    def attribute(self, name: str) -> pa.Array:
-        """An attribute of each row of the table, null where it has none."""
-        cache = self._attributes
-        if name not in cache:
-            cache[name] = _column(pc.map_lookup(self.table["attributes"], name, "first"))
-        return cache[name]
-
     @cached_property
-    def _attributes(self) -> dict[str, pa.Array]:
-        return {}
+    def attribute(self) -> Callable[[str], pa.Array]:
+        """Gives an attribute of each row of the table, null where it has none."""
+        return cache(lambda name: _column(pc.map_lookup(self.table["attributes"], name, "first")))
 
     @cached_property
     def places(self) -> tuple[Ints, list[str]]:
@@ -187,8 +171,10 @@ class History:
         return codes, encoded.dictionary.to_pylist()
 
     def causes(self, e: int) -> list[int]:
-        """The direct causes of an event."""
-        return direct_causes(self.union, self.before, e)
+        """The direct causes of an event, each once: on its own process first, then the send, then those
+        recorded."""
+        first, end = self.edges.offsets[e : e + 2]
+        return [*dict.fromkeys(self.edges.causes[first:end].tolist())]
 
     def edge(self, cause: int, effect: int) -> str:
         """How a cause acted upon an effect: `process`, `message` or `cause`."""
@@ -199,11 +185,11 @@ class History:
 
     def occurrence(self, e: int) -> Occurrence:
         event, row = self.union.event(e), int(self.union.row[e])
-        times = self.times
+        time, timed = self.clock
         return Occurrence(
             *event,
             label=self.table["label"][row].as_py(),
-            time=int(times.corrected[e]) if times is not None and times.timed[e] else None,
+            time=int(time[e]) if timed[e] else None,
             **{name: self.attribute(name)[row].as_py() for name in ("service", "span", "trace")},
         )
 
@@ -213,19 +199,13 @@ class History:
     def events_table(self, events: Ints) -> pa.Table:
         """These events as a table: their names, what they were, and their corrected times."""
         rows = pa.array(self.union.row[events])
-        times = self.times
-        corrected = pa.nulls(len(events), pa.int64())
-        if times is not None:
-            corrected = pa.array(times.corrected[events], mask=~times.timed[events])
-        names = dict(
-            zip(
-                ("computation", "process", "seq", "event"),
-                self.union.event_columns(events),
-                strict=True,
-            )
-        )
+        time, timed = self.clock
+        corrected = pa.array(time[events], mask=~timed[events])
+        named = zip(("computation", "process", "seq", "event"), self.union.event_columns(events), strict=True)
         texts = {name: _column(self.table[name]).take(rows) for name in ("kind", "message", "label")}
-        return pa.table(names | texts | {"time": corrected, "service": self.attribute("service").take(rows)})
+        return pa.table(
+            dict(named) | texts | {"time": corrected, "service": self.attribute("service").take(rows)}
+        )
 
 
 Asked: TypeAlias = History | pa.Table | str | os.PathLike[str]
@@ -268,13 +248,7 @@ def load_whole(trace: Asked, about: Iterable[str] = ()) -> History:
 
 def _history(table: pa.Table, *, partial: bool = False) -> History:
     answers = Answers()
-    try:
-        validate(table)
-        unions = unite(table, ALL_AT_ONCE)
-    except TraceFormatError:
-        parts = [part for part, _ in sound(table, answers)]
-        table = pa.concat_tables([table.slice(0, 0), *parts])
-        unions = unite(table, ALL_AT_ONCE)
+    table, unions = sound_whole(table, answers, lambda rows: unite(rows, ALL_AT_ONCE))
     quarantined = answers.totals["quarantined"]
     if not unions:
         left = f": all {quarantined:,} rows are quarantined; `happened check` says why" if quarantined else ""
@@ -296,3 +270,57 @@ def why_too_large(path: AnyPath) -> str | None:
 
 def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def is_answered(path: AnyPath) -> bool:
+    """Whether a path is that of an analysis's tables. CausalityError if it has only some of those needed."""
+    if not path.is_dir() or not matching(path / "stamps", "*.parquet"):
+        return False
+    lacking = [name for name in NEEDED if not matching(path / name, "*.parquet")]
+    if lacking:
+        raise CausalityError(
+            f"{path} has no table {', '.join(lacking)}: it is the answer to some questions only; ask what "
+            "`happened analyze` or `happened analyze --local` leave, or the trace itself"
+        )
+    return True
+
+
+def answered_events(
+    folder: AnyPath, about: Sequence[str], *, past_only: bool = False
+) -> tuple[pa.Table, bool]:
+    """The events of the computations in which these names occur, or their past; and whether that is not all.
+
+    Without names, all events. UnknownName if one does not occur.
+    """
+    wanted = _wanted(folder, about, past_only) if about else None
+    return analysed_events(folder, wanted), past_only and wanted is not None
+
+
+def _wanted(folder: AnyPath, about: Sequence[str], past_only: bool) -> Known:
+    wanted: Known = {}
+    processes = arrow_dataset(folder / "processes").to_table()
+    stamps = arrow_dataset(folder / "stamps")
+    for text in about:
+        named = pc.field("event") == text
+        for computation, event in halves(text):
+            named |= (pc.field("computation") == computation) & (pc.field("event") == event)
+        found = stamps.to_table(columns=["computation", "clock"], filter=named)
+        of_message = pc.field("message") == text
+        messages = arrow_dataset(folder / "messages").to_table(columns=["computation"], filter=of_message)
+        for computation in pc.unique(messages["computation"]).to_pylist():
+            wanted[computation] = None  # all of it
+        for row in found.to_pylist():
+            before = wanted.setdefault(row["computation"], {})
+            if not past_only or row["clock"] is None or before is None:
+                wanted[row["computation"]] = None
+                continue
+            mine = processes.filter(pc.field("computation") == row["computation"])
+            for p, name in zip(mine["p"].to_pylist(), mine["process"].to_pylist(), strict=True):
+                if row["clock"][p]:
+                    before[name] = max(before.get(name, 0), row["clock"][p])
+        if not found.num_rows and not messages.num_rows:
+            raise UnknownName(
+                f"nothing in {folder} is called {text!r}: an analysis has no labels or spans, only "
+                "process#seq and messages; ask the trace itself for those"
+            )
+    return wanted

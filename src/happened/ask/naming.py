@@ -1,23 +1,50 @@
-"""Which rows of a table a name may mean, kind by kind; KINDS are tried in order, and the first that fits any
-row of a trace decides.
+"""Names that people use: which rows of a table one may mean, kind by kind; errors of names, and of times.
 
-In    a table of events, its attributes by name, and a text
-Out   whether each row fits; null where that cannot be said
+KINDS are tried in order, and the first that fits any row of a trace decides. Of a table of events, its
+attributes by name and a text, each gives whether each row fits; null where that cannot be said.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Attribute: TypeAlias = Callable[[str], pa.Array]
-"""An attribute of each row, null where it has none."""
+from ..core.errors import CausalityError
+
+MOST_CANDIDATES = 10
+
+
+class UnknownName(CausalityError):
+    """Nothing in the trace goes by this name."""
+
+
+class AmbiguousName(CausalityError):
+    """Several things in the trace go by this name; `candidates` names each so that it is found."""
+
+    def __init__(self, text: str, candidates: Iterable[tuple[str, str]]) -> None:
+        every = [*candidates]
+        self.candidates = tuple(name for name, _ in every)
+        shown = "".join(f"\n  {name}  {about}".rstrip() for name, about in every[:MOST_CANDIDATES])
+        more = f"\n  … and {len(every) - MOST_CANDIDATES:,} more" if len(every) > MOST_CANDIDATES else ""
+        super().__init__(f"{text!r} names {len(every):,} things; say which:{shown}{more}")
+
+
+class NoTimes(CausalityError):
+    """A question about time was asked of a trace that has none: it cannot be decided."""
+
+
+Attribute: TypeAlias = Callable[[str], pa.Array]  # An attribute of each row, null where it has none
 Mask: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 def attributes_of(table: pa.Table) -> Attribute:
     return lambda name: pc.map_lookup(table["attributes"], name, "first")
+
+
+def halves(text: str) -> list[tuple[str, str]]:
+    """What is before and after each colon."""
+    return [(text[:at], text[at + 1 :]) for at, letter in enumerate(text) if letter == ":"]
 
 
 def _by_id(table: pa.Table, attribute: Attribute, text: str) -> Mask:
@@ -26,27 +53,19 @@ def _by_id(table: pa.Table, attribute: Attribute, text: str) -> Mask:
     if not mark or not number.isascii() or not number.isdigit() or len(number) > 18:
         return pa.repeat(False, table.num_rows)
     mask = pc.equal(table["process"], name)
-    for at in _colons(name):
-        other = pc.and_(pc.equal(table["computation"], name[:at]), pc.equal(table["process"], name[at + 1 :]))
+    for computation, process in halves(name):
+        other = pc.and_(pc.equal(table["computation"], computation), pc.equal(table["process"], process))
         mask = pc.or_(mask, other)
     return pc.and_(mask, pc.equal(table["seq"], int(number)))
 
 
 def _by_span(table: pa.Table, attribute: Attribute, text: str) -> Mask:
     """The id of a span, or `trace:span`."""
-    span, trace = attribute("span"), attribute("trace")
-    mask = pc.equal(span, text)
-    for at in _colons(text):
-        mask = pc.or_kleene(mask, pc.and_(pc.equal(trace, text[:at]), pc.equal(span, text[at + 1 :])))
+    mask = pc.equal(attribute("span"), text)
+    for trace, span in halves(text):
+        both = pc.and_(pc.equal(attribute("trace"), trace), pc.equal(attribute("span"), span))
+        mask = pc.or_kleene(mask, both)
     return mask
-
-
-def _by_message(table: pa.Table, attribute: Attribute, text: str) -> Mask:
-    return pc.equal(table["message"], text)
-
-
-def _by_label(table: pa.Table, attribute: Attribute, text: str) -> Mask:
-    return pc.equal(table["label"], text)
 
 
 def _by_part_of_label(table: pa.Table, attribute: Attribute, text: str) -> Mask:
@@ -59,8 +78,8 @@ ID, SPAN, MESSAGE, LABEL, PART = "id", "span", "message", "label", "part of a la
 KINDS: dict[str, Callable[[pa.Table, Attribute, str], Mask]] = {
     ID: _by_id,
     SPAN: _by_span,
-    MESSAGE: _by_message,
-    LABEL: _by_label,
+    MESSAGE: lambda table, attribute, text: pc.equal(table["message"], text),
+    LABEL: lambda table, attribute, text: pc.equal(table["label"], text),
     PART: _by_part_of_label,
 }
 
@@ -72,7 +91,3 @@ def of_request(table: pa.Table, attribute: Attribute, text: str) -> Mask:
     """
     begins = pc.equal if not text else pc.starts_with
     return pc.or_kleene(begins(attribute("trace"), text), begins(table["computation"], text))
-
-
-def _colons(text: str) -> list[int]:
-    return [at for at, letter in enumerate(text) if letter == ":"]

@@ -13,41 +13,17 @@ computations, which are judged apart and counted together.
     check(trace, o)          one judgement of all of it, with a sentence and an exit code: Judgement
 """
 
-from .audit import Audit, audit_units
 from .computation import Computation, Event, encode
-from .delivery import Deliveries, check_delivery
 from .judgement import Judgement, Outcome, check, judge
-from .necessary import Necessary, Unit, necessary
-from .order import ORDERS, check_order
+from .necessary import Audit, Necessary, Unit, audit_units, necessary
+from .order import ORDERS, Deliveries, check_delivery, check_order
 from .predecessors import Predecessors, predecessors
 from .stamps import Stamps, stamp
 from .verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Verdict, Witness
 
 __all__ = [
-    "ORDERS",
-    "Audit",
-    "Computation",
-    "Cycle",
-    "Deliveries",
-    "Disagreement",
-    "EarlyDelivery",
-    "Event",
-    "Judgement",
-    "LostCause",
-    "Necessary",
-    "Outcome",
-    "Predecessors",
-    "Stamps",
-    "Unit",
-    "Verdict",
-    "Witness",
-    "audit_units",
-    "check",
-    "check_delivery",
-    "check_order",
-    "encode",
-    "judge",
-    "necessary",
-    "predecessors",
+    "ORDERS", "Audit", "Computation", "Cycle", "Deliveries", "Disagreement", "EarlyDelivery", "Event",
+    "Judgement", "LostCause", "Necessary", "Outcome", "Predecessors", "Stamps", "Unit", "Verdict", "Witness",
+    "audit_units", "check", "check_delivery", "check_order", "encode", "judge", "necessary", "predecessors",
     "stamp",
-]
+]  # fmt: skip

@@ -4,34 +4,34 @@ In    rows of trace.SCHEMA, all there are of each computation
 Out   AnswerTables: the tables of the questions and the totals that add up over disjoint tables
 Cost  as the questions: events x processes; computations are independent
 
-A computation that is none (a cycle, a gap, two different rows of one event) is quarantined with its
-reason, and the others are analysed. Rows that repeat another exactly are dropped, and counted as
-`duplicate_rows`.
+A computation whose rows break the contract of a trace (a gap, two different rows of one event), or whose
+happened-before has a cycle, is quarantined whole: nothing that could be said of it would be about something
+that happened. A cause that is not in the trace is quarantined by itself. A row that repeats another one
+exactly is dropped and counted, as `duplicate_rows`: it says nothing new.
+
+With gaps="renumber" the rows are a window of a trace (see computation): gaps in seq and causes that are not
+there are no faults.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from .computation import REFUSE, check_gaps
-from .linearization import SENT_OUTSIDE
-from .quarantine import sound
+from ..core.errors import TraceFormatError
+from ..trace.repetitions import without_repetitions
+from ..trace.validation import GAP, validate
+from .computation import REFUSE, RENUMBER, Computation, check_gaps, unite
+from .linearization import SENT_OUTSIDE, Ints
+from .names import flatten, nested
 from .questions import QUESTIONS, TABLES, Answers, Question, Subject, asked
 from .questions.stamp import PROCESSES, STAMPS, TIMESTAMPS, clock_maps, stamps_table
 
 __all__ = [
-    "EVERYTHING",
-    "PROCESSES",
-    "QUESTIONS",
-    "STAMPS",
-    "TABLES",
-    "TIMESTAMPS",
-    "AnswerTables",
-    "analyse",
-    "clock_maps",
-    "stamps_table",
-]
+    "EVERYTHING", "PROCESSES", "QUESTIONS", "STAMPS", "TABLES", "TIMESTAMPS", "AnswerTables", "analyse",
+    "clock_maps", "stamps_table",
+]  # fmt: skip
 
 EVERYTHING = tuple(QUESTIONS)
 
@@ -69,3 +69,91 @@ def analyse(
             for question in wanted:
                 question.whole(subject, analysis)
     return analysis
+
+
+def sound(
+    table: pa.Table, answers: Answers, gaps: str = REFUSE
+) -> Iterator[tuple[pa.Table, list[Computation]]]:
+    """Yield the rows of the sound computations, and the same as unions; quarantine the others in `answers`.
+
+    Only where something is wrong, rows are compared with one another, and what is wrong is found by halving.
+    """
+    left, is_first = [table], True
+    while left:
+        part = left.pop()
+        if not part.num_rows:
+            continue
+        try:
+            validate(part, gaps_allowed=gaps == RENUMBER)
+            unions = unite(part, gaps=gaps)
+        except TraceFormatError as error:
+            names = pc.unique(part["computation"])
+            if is_first:
+                part, repeated = without_repetitions(part)
+                answers.totals["duplicate_rows"] += repeated
+                left.append(part)
+            elif error.field == "causes":
+                left.append(_without_absent_causes(part, answers, gaps))
+            elif len(names) == 1:
+                answers.quarantine([(names[0].as_py(), str(error))], part.num_rows)
+            else:
+                halves = names[len(names) // 2 :], names[: len(names) // 2]
+                left += (part.filter(pc.is_in(part["computation"], value_set=half)) for half in halves)
+            is_first = False
+        else:
+            yield part, unions
+
+
+def sound_whole(
+    table: pa.Table,
+    answers: Answers,
+    encoded: Callable[[pa.Table], Sequence[Computation]],
+    gaps: str = REFUSE,
+) -> tuple[pa.Table, Sequence[Computation]]:
+    """The rows of the sound computations, and the same `encoded`; quarantine the others in `answers`."""
+    try:
+        validate(table, gaps_allowed=gaps == RENUMBER)
+        return table, encoded(table)
+    except TraceFormatError:
+        table = pa.concat_tables([table.slice(0, 0), *(part for part, _ in sound(table, answers, gaps))])
+        return table, encoded(table)
+
+
+def is_gap(reason: str) -> bool:
+    """Whether a computation was quarantined for a gap in seq, so that renumbering would let it be judged."""
+    return GAP in reason or "seq has a gap" in reason
+
+
+def _without_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> pa.Table:
+    """The rows without the causes that are not in the table; in a window, only without those that name no
+    event: the others may be outside of it."""
+    known = set(zip(*(table[name].to_pylist() for name in ("computation", "process", "seq")), strict=True))
+    causes, row = flatten(table["causes"])
+    absent = []
+    for computation, cause in zip(
+        table["computation"].take(row).to_pylist(), causes.to_pylist(), strict=True
+    ):
+        named = (cause["process"], cause["seq"]) if cause else (None, None)
+        may_be_outside = gaps == RENUMBER and None not in named
+        absent.append(not may_be_outside and (computation, *named) not in known)
+    return without_causes(table, np.array(absent, bool), answers)
+
+
+def without_causes(table: pa.Table, absent: Ints, answers: Answers) -> pa.Table:
+    """The rows without some of the causes, which are quarantined as absent one by one.
+
+    absent   of each cause of each row, one row after the other, whether it is such
+    """
+    causes, row = flatten(table["causes"])
+    reasons = []
+    for k in np.flatnonzero(absent).tolist():
+        computation, process, seq = (table[name][row[k]] for name in ("computation", "process", "seq"))
+        cause = causes[k].as_py() or {"process": None, "seq": None}
+        told = f"names the cause {cause['process']}#{cause['seq']}, which is not in the trace"
+        reasons.append((computation.as_py(), f"{process}#{seq} {told}"))
+    answers.quarantine(reasons)
+    at = table.schema.get_field_index("causes")
+    kept = np.flatnonzero(~absent)
+    counts = np.bincount(row[kept], minlength=table.num_rows)
+    lists = nested(counts, causes.take(pa.array(kept)), table.schema.field(at).type)
+    return table.set_column(at, table.schema.field(at), lists)

@@ -34,8 +34,11 @@ from .linearization import (
     SENT_OUTSIDE,
     Ints,
     cycle,
+    find,
     first_deliveries,
     linearize,
+    members,
+    offsets_of,
 )
 from .names import codes_of, encode_names, flatten
 
@@ -45,8 +48,7 @@ REFUSE, RENUMBER = "refuse", "renumber"
 GAPS = (REFUSE, RENUMBER)
 """If the seqs of a process are not 1, 2, …, its computation is refused, or its events are numbered anew."""
 
-MOST_EVENTS = np.iinfo(np.int32).max
-"""Of one process: seqs and the entries of vectors are 32 bits wide."""
+MOST_EVENTS = np.iinfo(np.int32).max  # Of one process: seqs and the entries of vectors are 32 bits wide
 
 
 class Event(NamedTuple):
@@ -133,6 +135,26 @@ class Computation:
     def message_name(self, message: int) -> str:
         return str(self.names[int(self.message_codes[message])].as_py())
 
+    def messages_of(self, slots: Ints) -> pa.Array:
+        """The names of the messages of these slots."""
+        return self.names.take(pa.array(self.message_codes[self.slot_message[slots]]))
+
+    def slots_of(self, messages: Ints, processes: Ints) -> Ints:
+        """The slot of each (message, process), -1 if the message was not sent there or one is -1."""
+        keys = self.slot_message.astype(np.int64) * self.processes + self.slot_dest
+        wanted = messages.astype(np.int64) * self.processes + processes
+        return np.where((messages >= 0) & (processes >= 0), find(keys, wanted), -1)
+
+    def processes_named(self, events: Ints, names: pa.Array) -> Ints:
+        """Which process of its event's computation each name stands for; -1 for none."""
+        own = pa.array(self.process_names, pa.string())
+        known = pc.unique(own)
+        ids = self.owner * len(known) + pc.index_in(own, value_set=known).to_numpy()
+        order = np.argsort(ids)
+        code = pc.index_in(names, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
+        at = find(ids[order], self.owner[self.process[events]] * len(known) + code)
+        return np.where((code >= 0) & (at >= 0), order[at], -1)
+
     def event(self, e: int) -> Event:
         m, p = int(self.message[e]), int(self.process[e])
         return Event(
@@ -161,11 +183,10 @@ class Computation:
         rows = vectors[events]
         if self.recorded_seq is self.seq:
             return rows
-        row, column = np.nonzero(rows)
-        process = self.first[self.process[events[row]]] + column
-        known = self.chain[self.chain_offsets[process] + rows[row, column] - 1]
         recorded = np.zeros(rows.shape, np.int64)
-        recorded[row, column] = self.recorded_seq[known]
+        row, column = np.nonzero(rows)
+        at = self.chain_offsets[self.first[self.process[events[row]]] + column] + rows[row, column] - 1
+        recorded[row, column] = self.recorded_seq[self.chain[at]]
         return recorded
 
     def index(self, process: str, seq: int) -> int:
@@ -173,8 +194,7 @@ class Computation:
         if process in self.process_names:
             p = self.process_names.index(process)
             chain = self.chain[self.chain_offsets[p] : self.chain_offsets[p + 1]]
-            at = int(np.searchsorted(self.recorded_seq[chain], seq))
-            if at < chain.size and self.recorded_seq[chain[at]] == seq:
+            if (at := find(self.recorded_seq[chain], np.array([seq]))[0]) >= 0:
                 return int(chain[at])
         raise LookupError(f"no event {process}#{seq} in computation {self.name!r}")
 
@@ -212,8 +232,7 @@ def encode(trace: Trace, gaps: str = REFUSE) -> Sequence[Computation]:
     if not trace.num_rows:
         return []
     columns = _Columns(trace, gaps)
-    every = np.arange(len(columns.computation_names) + 1)
-    return _split(trace, columns, every)
+    return _split(trace, columns, np.arange(len(columns.computation_names) + 1))
 
 
 def unite(table: pa.Table, cells: int = 16_000_000, *, gaps: str = REFUSE) -> list[Computation]:
@@ -222,14 +241,15 @@ def unite(table: pa.Table, cells: int = 16_000_000, *, gaps: str = REFUSE) -> li
     if not table.num_rows:
         return []
     columns = _Columns(table, gaps)
-    widths, events = columns.sizes()
+    p_at, _, e_at = columns.starts()
+    sizes = list(zip(np.diff(p_at).tolist(), np.diff(e_at).tolist(), strict=True))
     starts, width, count = [0], 0, 0
-    for i in range(len(widths)):
-        width, count = max(width, widths[i]), count + events[i]
+    for i, (processes, events) in enumerate(sizes):
+        width, count = max(width, processes), count + events
         if width * count > cells and i > starts[-1]:
             starts.append(i)
-            width, count = widths[i], events[i]
-    return _split(table, columns, np.array([*starts, len(widths)]))
+            width, count = processes, events
+    return _split(table, columns, np.array([*starts, len(sizes)]))
 
 
 class _Columns:
@@ -252,7 +272,7 @@ class _Columns:
         process, dest, cause_process = np.split(dense, [of_row.size, of_row.size + of_to.size])
 
         counts = np.bincount(process, minlength=self.process_keys.size)
-        self.chain_offsets = _offsets(counts)
+        self.chain_offsets = offsets_of(counts)
         if counts.max(initial=0) > MOST_EVENTS:
             longest = int(np.argmax(counts))
             name = self.process_names[self.process_keys[longest] % len(self.process_names)]
@@ -293,11 +313,6 @@ class _Columns:
         messages = np.searchsorted(self.message_keys // (len(self.names) + 1), every)
         return processes, messages, self.chain_offsets[processes]
 
-    def sizes(self) -> tuple[list[int], list[int]]:
-        """For each computation, how many processes it has and, in a second list, how many events."""
-        processes, _, events = self.starts()
-        return np.diff(processes).tolist(), np.diff(events).tolist()
-
     def _addresses(self, sends: Ints, to: Ints) -> None:
         self.send = np.full(self.message_keys.size, -1, np.int64)
         is_send = np.flatnonzero(np.isin(self.kind, (SEND, UNORDERED)))
@@ -306,7 +321,7 @@ class _Columns:
         slots = np.sort(self.message[sends[sent]] * self.process_keys.size + to[sent])
         slots = slots[np.diff(slots, prepend=-1) > 0]
         self.slot_message, self.slot_dest = np.divmod(slots, self.process_keys.size)
-        self.dest_offsets = _offsets(np.bincount(self.slot_message, minlength=self.send.size))
+        self.dest_offsets = offsets_of(np.bincount(self.slot_message, minlength=self.send.size))
 
     def _deliveries(self) -> None:
         records_deliveries = np.zeros(len(self.computation_names), bool)
@@ -330,11 +345,7 @@ class _Columns:
         self.source = np.full(self.kind.size, -1, np.int64)
         carries_edge = np.isin(self.fate, (FIRST, MISDELIVERED))
         self.source[carries_edge] = self.send[self.message[carries_edge]]
-        self._put_aside()
-
-    def _put_aside(self) -> None:
-        """Move the slots of unordered messages to `aside`, so that no order is judged by them, and drop
-        their edges."""
+        # The slots of unordered messages are put aside, so that no order is judged by them.
         unordered = self.kind[self.send] == UNORDERED if self.kind.size else np.zeros(0, bool)
         unordered &= self.send >= 0
         slots = unordered[self.slot_message]
@@ -343,7 +354,7 @@ class _Columns:
             return
         self.slot_message, self.slot_dest = self.slot_message[~slots], self.slot_dest[~slots]
         self.slot_delivery = self.slot_delivery[~slots]
-        self.dest_offsets = _offsets(np.bincount(self.slot_message, minlength=self.send.size))
+        self.dest_offsets = offsets_of(np.bincount(self.slot_message, minlength=self.send.size))
         theirs = unordered[self.message] & (self.message >= 0)
         self.source[theirs] = -1
         self.fate[theirs & (self.fate == FIRST)] = FIRST_UNORDERED
@@ -371,18 +382,14 @@ class _Columns:
             )
         order = np.argsort(effects, kind="stable")
         self.causes = cause[order]
-        self.cause_offsets = _offsets(np.bincount(effects, minlength=self.kind.size))
+        self.cause_offsets = offsets_of(np.bincount(effects, minlength=self.kind.size))
 
     def _inside(self, process: Ints, seq: Ints) -> Ints:
         """The events that have these seqs in the trace, -1 where the window has none."""
-        if not self.kind.size:
-            return np.full(seq.size, -1)
         known = np.unique(self.recorded_seq)
-        place = np.minimum(np.searchsorted(known, seq), known.size - 1)
+        place = find(known, seq)
         keys = self.process * known.size + np.searchsorted(known, self.recorded_seq)
-        wanted = process * known.size + place
-        at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-        return np.where((known[place] == seq) & (keys[at] == wanted), at, -1)
+        return np.where(place >= 0, find(keys, process * known.size + place), -1)
 
 
 def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation]:
@@ -392,14 +399,16 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
     order, position = linearize(p_at, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
     if order.size < c.kind.size:
         stuck = cycle(position, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
-        raise TraceFormatError(_describe_cycle(table, c.row[stuck]), field="message")
+        raise _cyclic(table.select(["process", "seq", "kind", "message"]).take(pa.array(c.row[stuck])))
 
     source = _renumber(c.source, position)[order]
     slot_delivery = _renumber(c.slot_delivery, position)
     aside = c.aside._replace(delivery=_renumber(c.aside.delivery, position))
     aside_at = np.searchsorted(c.aside.message, m_at)
     send = _renumber(c.send, position)
-    cause_offsets, causes = _ordered_causes(c, order, position)
+    lengths = np.diff(c.cause_offsets)[order]
+    cause_offsets = offsets_of(lengths)
+    causes = position[c.causes[members(c.cause_offsets[:-1][order], lengths)]]
     first = np.repeat(p_at[:-1], np.diff(p_at))
     owner = np.repeat(np.arange(len(p_at) - 1), np.diff(p_at))
     computations = []
@@ -446,24 +455,13 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
     return computations
 
 
-def _ordered_causes(c: _Columns, order: Ints, position: Ints) -> tuple[Ints, Ints]:
-    """The offsets and indices of the causes of events in topological order."""
-    lengths = np.diff(c.cause_offsets)[order]
-    offsets = _offsets(lengths)
-    picked = np.repeat(c.cause_offsets[:-1][order] - offsets[:-1], lengths) + np.arange(c.causes.size)
-    return offsets, position[c.causes[picked]]
-
-
-def _describe_cycle(table: pa.Table, rows: Ints) -> str:
-    events = table.select(["process", "seq", "kind", "message"]).take(pa.array(rows)).to_pylist()
-    names = [
-        f"{event['process']}#{event['seq']} {event['kind']} {event['message'] or ''}".rstrip()
-        for event in events
-    ]
-    circle = " → ".join([*names, names[0]])
-    return (
-        f"happened-before has a cycle: {circle}. No computation can do that: a delivery is recorded before "
-        "its send, or a cause after its effect; correct the seq, message or causes of one of these events"
+def _cyclic(rows: pa.Table) -> TraceFormatError:
+    names = [f"{e['process']}#{e['seq']} {e['kind']} {e['message'] or ''}".rstrip() for e in rows.to_pylist()]
+    return TraceFormatError(
+        f"happened-before has a cycle: {' → '.join([*names, names[0]])}. No computation can do that: a "
+        "delivery is recorded before its send, or a cause after its effect; correct the seq, message or "
+        "causes of one of these events",
+        field="message",
     )
 
 
@@ -473,6 +471,7 @@ def _shift(values: Ints, start: int) -> Ints:
 
 
 def _renumber(events: Ints, position: Ints) -> Ints:
+    """Where events are placed; -1 stays -1."""
     return np.where(events >= 0, position[events], -1)
 
 
@@ -483,7 +482,3 @@ def _dense(keys: Ints, bound: int) -> tuple[Ints, Ints]:
     present = np.zeros(bound, bool)  # spares sorting, which is most of encoding a long trace
     present[keys] = True
     return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]
-
-
-def _offsets(counts: Ints) -> Ints:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -25,9 +25,10 @@ import numpy as np
 from ..core.errors import TraceFormatError
 from .compiled import compiled
 from .computation import MOST_EVENTS, too_long
-from .linearization import Ints, linearize
+from .linearization import Ints, find, linearize, members, offsets_of
 from .stamps import stamp_rows
 
+NONE: Ints = np.empty(0, np.int64)
 _SEQ_BITS = 40
 
 
@@ -64,6 +65,10 @@ class Epoch:
     def events(self) -> int:
         return int(self.process.size)
 
+    def edges_in(self, order: Ints) -> Ints:
+        """The edges into these events, event by event."""
+        return members(self.edge_offsets[:-1][order], np.diff(self.edge_offsets)[order])
+
 
 def places(epoch: Epoch, process: Ints, seq: Ints) -> Ints:
     """The index in the epoch of each of these events, all of which lie in it."""
@@ -88,19 +93,19 @@ class Frontier:
 
     @classmethod
     def beginning(cls, processes: int, width: int | None = None) -> "Frontier":
-        """The empty frontier at the start; `width` is the width of vectors, by default the number of
-        processes."""
-        none = np.empty(0, np.int64)
+        """The empty frontier at the start; vectors are as wide as there are processes if `width` is None."""
         width = processes if width is None else width
-        return cls(np.zeros(processes, np.int64), none, none, np.empty((0, width), np.int32))
+        return cls(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, width), np.int32))
 
     def rows(self, process: Ints, seq: Ints) -> Ints:
         """The row of each of these old events in the frontier; -1 for those it did not keep."""
-        if not self.process.size:
-            return np.full(len(process), -1, np.int64)
-        keys, wanted = event_keys(self.process, self.seq), event_keys(process, seq)
-        at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-        return np.where(keys[at] == wanted, at, -1)
+        return find(event_keys(self.process, self.seq), event_keys(process, seq))
+
+    def widened(self, more: int, at: int) -> "Frontier":
+        """The same with so many new processes, whose columns of zeros are inserted at `at`."""
+        vectors = np.insert(self.vectors, [at] * more, 0, axis=1)
+        last = np.concatenate([self.last, np.zeros(more, np.int64)])
+        return Frontier(last, self.process, self.seq, vectors)
 
     def names_only(self) -> "Frontier":
         """The same events with vectors that contain only the event itself: the start of a summary."""
@@ -139,14 +144,18 @@ def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> 
     edge_place = _places(epoch, frontier, starts)
     local = edge_place >= 0
     owner = np.repeat(np.arange(epoch.events), np.diff(epoch.edge_offsets))
-    local_offsets = np.concatenate([[0], np.cumsum(np.bincount(owner[local], minlength=epoch.events))])
+    local_offsets = offsets_of(np.bincount(owner[local], minlength=epoch.events))
     nothing = np.full(epoch.events, -1, np.int64)
     everyone = np.array([0, epoch.processes])
-    order, position = linearize(
-        everyone, starts, epoch.process, nothing, local_offsets.astype(np.int64), edge_place[local]
-    )
+    order, position = linearize(everyone, starts, epoch.process, nothing, local_offsets, edge_place[local])
     if order.size < epoch.events:
-        raise TraceFormatError(_cycle(epoch, position))
+        stuck = np.flatnonzero(position < 0)[:5]
+        names = ", ".join(epoch.name(int(epoch.process[e]), int(epoch.seq[e])) for e in stuck)
+        raise TraceFormatError(
+            f"happened-before has a cycle; among the events that wait for one another: {names}. No "
+            "computation can do that: a delivery is recorded before its send, or a cause after its effect; "
+            "correct the seq, message or causes of one of these events"
+        )
     row_of = position + frontier.process.size
     edge_rows = _rows(epoch, frontier, row_of, epoch.edge_process, epoch.edge_seq)
     if (edge_rows < 0).any():
@@ -155,9 +164,8 @@ def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> 
             f"{epoch.name(int(epoch.edge_process[at]), int(epoch.edge_seq[at]))} is the cause of a later one "
             "and the frontier has forgotten it"
         )
-    lengths = np.diff(epoch.edge_offsets)[order]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    picked = np.repeat(epoch.edge_offsets[:-1][order] - offsets[:-1], lengths) + np.arange(edge_rows.size)
+    picked = epoch.edges_in(order)
+    offsets = offsets_of(np.diff(epoch.edge_offsets)[order])
     return Arranged(frontier.process.size, order, row_of, offsets, edge_rows[picked], last)
 
 
@@ -228,15 +236,13 @@ def leave(epoch: Epoch, a: Arranged, frontier: Frontier, rows: Ints, process: In
 def stamp(
     epoch: Epoch,
     frontier: Frontier,
-    process: Ints | None = None,
-    seq: Ints | None = None,
+    process: Ints = NONE,
+    seq: Ints = NONE,
     arranged: Arranged | None = None,
     columns: Sequence[int] | None = None,
 ) -> tuple[Stamped, Frontier]:
     """Stamp an epoch and advance the frontier past it, keeping the events named besides the last ones."""
-    none = np.empty(0, np.int64)
     stamped = stamp_epoch(epoch, frontier, arranged, columns)
-    process, seq = (none, none) if process is None or seq is None else (process, seq)
     return stamped, leave(epoch, stamped.arranged, frontier, stamped.vectors, process, seq)
 
 
@@ -276,7 +282,7 @@ def complete_rows(vectors, last, keys, old, seq_bits):  # type: ignore[no-untype
 
 def _chain_offsets(epoch: Epoch, frontier: Frontier) -> Ints:
     counts = np.bincount(epoch.process, minlength=epoch.processes)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    starts = offsets_of(counts)
     expected = np.arange(epoch.events) - starts[epoch.process] + frontier.last[epoch.process] + 1
     if not np.array_equal(expected, epoch.seq):
         at = int(np.argmax(expected != epoch.seq))
@@ -309,13 +315,3 @@ def _rows(epoch: Epoch, frontier: Frontier, row_of: Ints, process: Ints, seq: In
         keys = event_keys(epoch.process, epoch.seq)
         rows[new] = row_of[np.searchsorted(keys, event_keys(process[new], seq[new]))]
     return rows
-
-
-def _cycle(epoch: Epoch, position: Ints) -> str:
-    stuck = np.flatnonzero(position < 0)[:5]
-    names = ", ".join(epoch.name(int(epoch.process[e]), int(epoch.seq[e])) for e in stuck)
-    return (
-        f"happened-before has a cycle; among the events that wait for one another: {names}. No computation "
-        "can do that: a delivery is recorded before its send, or a cause after its effect; correct the seq, "
-        "message or causes of one of these events"
-    )

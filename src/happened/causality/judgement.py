@@ -18,18 +18,18 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from html import escape
 
 import pyarrow as pa
 
 from .. import trace as traces
-from ..core.errors import LocalProtocolError, TraceFormatError
+from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..trace.validation import validate, validate_rows
+from ..trace.validation import validate_rows
+from .analysis import sound_whole
 from .computation import REFUSE, RENUMBER, Computation, Trace, check_gaps, encode
-from .delivery import Deliveries, check_delivery
-from .order import DEFAULT_LIMIT, check_order
-from .quarantine import sound
+from .order import DEFAULT_LIMIT, Deliveries, check_delivery, check_order
 from .questions import Answers
 from .verdict import LostCause, Verdict, Witness
 
@@ -100,7 +100,9 @@ def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Jud
         sentence = f"{verdict.order} order {word}: {verdict.examined}, none of them too early"
     besides = [f"{count:,} {name.replace('_', ' ')}" for name, count in astray.items() if count]
     if lost:
-        besides.append(_lost(lost, complete))
+        messages = "1 message was" if lost == 1 else f"{lost:,} messages were"
+        unless = "" if complete else ", unless that is beyond the end of the trace (see --complete)"
+        besides.append(f"{messages} never delivered where one sent causally after was{unless}")
     if quarantined:
         rows = "1 row is" if quarantined == 1 else f"{quarantined:,} rows are"
         besides.append(f"{rows} quarantined and not judged")
@@ -115,22 +117,18 @@ def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Jud
 def _remarks(totals: Mapping[str, int]) -> Iterator[str]:
     if repeated := totals.get("duplicate_rows", 0):
         rows = "1 row that repeats another" if repeated == 1 else f"{repeated:,} rows that repeat others"
-        yield f"{rows} exactly {_was(repeated)} dropped"
+        yield f"{rows} exactly {'was' if repeated == 1 else 'were'} dropped"
     if "sent_outside" not in totals:
         return
     yield "of a window: messages that only events outside of it connect were not judged against each other"
     if sent := totals["sent_outside"]:
         deliveries = "1 delivery of a message" if sent == 1 else f"{sent:,} deliveries of messages"
-        yield f"{deliveries} sent outside the window {_was(sent)} not judged"
+        yield f"{deliveries} sent outside the window {'was' if sent == 1 else 'were'} not judged"
     if causes := totals.get("causes_outside", 0):
         named = (
             "1 cause outside the window is" if causes == 1 else f"{causes:,} causes outside the window are"
         )
         yield f"{named} absent, not false"
-
-
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
@@ -144,24 +142,17 @@ def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
     return judge(verdict, totals, complete=bool(totals.get("complete", False)))
 
 
-def _lost(count: int, complete: bool) -> str:
-    messages = "1 message was" if count == 1 else f"{count:,} messages were"
-    found = f"{messages} never delivered where one sent causally after was"
-    return found if complete else f"{found}, unless that is beyond the end of the trace (see --complete)"
-
-
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A trace that was judged: the judgement, and what it rests on.
 
-    table        the rows of the sound computations
     quarantine   why the others, and causes that are not in the trace, are left out
     totals       rows `quarantined` and `duplicate_rows`; of a window, what refers to events outside of it
     """
 
     judgement: Judgement
     deliveries: Deliveries
-    table: pa.Table
+    table: pa.Table  # the rows of the sound computations
     computations: tuple[Computation, ...]
     quarantine: tuple[str, ...] = field(default=())
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -204,7 +195,8 @@ def check_path(
     """Judge the trace at a path as `check` does, and return what the judgement rests on as well."""
     complete = refuse_complete_window(complete, gaps)
     table = traces.read(path, validate_rows)
-    table, computations, answers = _sound_computations(table, gaps)
+    answers = Answers()
+    table, computations = sound_whole(table, answers, partial(encode, gaps=gaps), gaps)
     verdict = check_order(computations, order, limit=limit)
     deliveries = check_delivery(computations)
     totals = {"quarantined": 0, "duplicate_rows": 0, **answers.totals, **_counts(deliveries, computations)}
@@ -237,14 +229,3 @@ def _counts(deliveries: Deliveries, computations: Sequence[Computation]) -> dict
         counts["sent_outside"] = deliveries.sent_outside
         counts["causes_outside"] = sum(c.causes_outside for c in computations)
     return counts
-
-
-def _sound_computations(table: pa.Table, gaps: str) -> tuple[pa.Table, list[Computation], Answers]:
-    answers = Answers()
-    try:
-        validate(table, gaps_allowed=gaps == RENUMBER)
-        return table, list(encode(table, gaps)), answers
-    except TraceFormatError:
-        parts = [part for part, _ in sound(table, answers, gaps)]
-        table = pa.concat_tables([table.slice(0, 0), *parts])
-        return table, list(encode(table, gaps)), answers

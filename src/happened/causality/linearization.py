@@ -1,4 +1,4 @@
-"""Kernels that match deliveries with their messages and put events into a topological order.
+"""Kernels that match deliveries with their messages and put events into a topological order; arrays of runs.
 
 Events come in chain order (by process, then seq); an event's predecessors are the one before it on its
 process, its `source` (the send of the message it delivers) and its `causes`. Index -1 means none.
@@ -14,6 +14,24 @@ Ints = np.ndarray[Any, np.dtype[Any]]
 
 # What became of a delivery: exactly one of these, or NO_DELIVERY for other events.
 NO_DELIVERY, FIRST, REPEATED, MISDELIVERED, NEVER_SENT, FIRST_UNORDERED, SENT_OUTSIDE = range(7)
+
+
+def offsets_of(counts: Ints) -> Ints:
+    """Where runs of these lengths begin, one after the other, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def members(starts: Ints, lengths: Ints) -> Ints:
+    """The members of runs, run after run: starts[i], starts[i] + 1, … are the lengths[i] of one."""
+    return np.repeat(starts - offsets_of(lengths)[:-1], lengths) + np.arange(lengths.sum())
+
+
+def find(keys: Ints, wanted: Ints) -> Ints:
+    """The place of each number among the sorted keys, -1 if it is not there."""
+    if not keys.size:
+        return np.full(wanted.size, -1, np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[at] == wanted, at, -1)
 
 
 @compiled
@@ -85,6 +103,23 @@ def linearize(process_offsets, chain_offsets, process, source, cause_offsets, ca
                     count += 1
                     parked_at[e] = parked_next[parked_at[e]]
     return order[:placed], position
+
+
+def admissible(
+    chain_offsets: Ints, process: Ints, source: Ints, effects: Ints, causes: Ints, blocked: Ints
+) -> Ints:
+    """Which events, in chain order, have all that they wait for among those admitted: the one before them on
+    their process, their source, and the causes of these effects. Blocked events are not admitted.
+    """
+    stuck = np.flatnonzero(blocked)  # what must not be admitted waits for itself
+    effects, causes = np.concatenate([effects, stuck]), np.concatenate([causes, stuck]).astype(np.int64)
+    order = np.argsort(effects, kind="stable")
+    offsets = offsets_of(np.bincount(effects, minlength=process.size))
+    chain_offsets = chain_offsets.astype(np.int64)
+    all_chains = np.array([0, chain_offsets.size - 1])
+    _, position = linearize(all_chains, chain_offsets, process, source, offsets, causes[order])
+    admitted: Ints = position >= 0
+    return admitted
 
 
 def cycle(

@@ -23,23 +23,22 @@ Bound      state: a vector for each process and each message in flight, what is 
 Receives count as deliveries only if the caller says so: nobody can know whether a delivery is still to come.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import TraceFormatError
-from ..trace.schema import KINDS, QUARANTINE, SCHEMA
+from ..trace.schema import KINDS, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED
-from .epochs import Epoch, Frontier, Stamped, event_keys, stamp
-from .in_flight import Flying, names_of, undelivered
-from .linearization import Ints, linearize
+from .epochs import Epoch, Frontier, event_keys, stamp
+from .linearization import Ints, admissible, find, offsets_of
 from .marks import mark_epoch, no_marks
 from .names import flatten
-from .overtaking import Overtaking, lost_causes_table
+from .overtaking import NEVER, Overtaking
 from .questions import Answers, EpochView
 from .questions.predecessors import tell_edges
 from .questions.stamp import QUESTION as STAMP
@@ -47,13 +46,12 @@ from .questions.stamp import QUESTION as STAMP
 NOTHING, FORGOTTEN, UNKNOWN = -1, -2, -3
 """Of an event, instead of the message it delivers: none; one that is finished; one not sent yet."""
 
-MOST_KEPT = 4_000_000
-"""Entries of the vectors that are kept for recorded causes."""
+MOST_KEPT = 4_000_000  # Entries of the vectors that are kept for recorded causes
 
 COLUMNS = ("process", "seq", "kind", "message", "to", "relevant", "causes")
 TEXT = pa.string()
 
-
+HELD_TOO_LONG = "was held too long: events before it are missing, or wait for it"
 RECEIVED_ONLY = (
     "has receives and no deliveries, and what was told of it takes no receive for a delivery; stream it with "
     "--receives (receives=True)"
@@ -62,20 +60,13 @@ RECEIVED_ONLY = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What is kept, and for how long.
+    """What is kept, and for how long."""
 
-    retire         batches that an event may be held, and a message in flight
-    remember       names of finished messages
-    recent         events of each process that recorded causes may name
-    receives       whether receives stand for deliveries
-    relevant_only  whether predecessors are told among marked events, and not among all
-    """
-
-    retire: int = 100
-    remember: int = 100_000
-    recent: int = 64
-    receives: bool = False
-    relevant_only: bool = False
+    retire: int = 100  # batches that an event may be held, and a message in flight
+    remember: int = 100_000  # names of finished messages
+    recent: int = 64  # events of each process that recorded causes may name
+    receives: bool = False  # whether receives stand for deliveries
+    relevant_only: bool = False  # whether predecessors are told among marked events, and not among all
 
 
 class _Rows(NamedTuple):
@@ -87,6 +78,12 @@ class _Rows(NamedTuple):
     kind: Ints
     since: Ints
 
+    @property
+    def sends(self) -> Ints:
+        """The places of sends."""
+        named = pc.is_valid(self.table["message"]).to_numpy()
+        return np.flatnonzero(np.isin(self.kind, (SEND, UNORDERED)) & named)
+
 
 class _Edges(NamedTuple):
     """Into each effect, by its place among the rows, a cause (process, seq)."""
@@ -95,8 +92,60 @@ class _Edges(NamedTuple):
     process: Ints
     seq: Ints
 
-    def and_these(self, more: "_Edges") -> "_Edges":
-        return _Edges(*map(np.concatenate, zip(self, more, strict=True))) if more.effect.size else self
+    @classmethod
+    def joined(cls, *parts: "_Edges") -> "_Edges":
+        return cls(*(np.concatenate(each).astype(np.int64) for each in zip(*parts, strict=True)))
+
+
+class _Flying(NamedTuple):
+    """Messages in flight, and the destinations of each.
+
+    names, sender, seq, since   of each message; `since` is the batch of its send
+    slot_message, slot_dest     of each slot
+    """
+
+    names: pa.Array
+    sender: Ints
+    seq: Ints
+    since: Ints
+    ordered: Ints  # whether an order is judged by it
+    slot_message: Ints
+    slot_dest: Ints
+    slot_done: Ints  # whether it was delivered there
+
+    def only(self, kept: Ints) -> "_Flying":
+        """The messages selected by a mask."""
+        slots = kept[self.slot_message]
+        of_message = (each[kept] for each in self[1:5])
+        number = (np.cumsum(kept) - 1)[self.slot_message[slots]]
+        names = self.names.filter(pa.array(kept))
+        return _Flying._make([names, *of_message, number, self.slot_dest[slots], self.slot_done[slots]])
+
+    def slots(self, which: Ints, seq: Ints | int) -> Ints:
+        """(sender, seq, destination, seq of the delivery) of these slots."""
+        message = self.slot_message[which]
+        columns = [self.sender[message], self.seq[message], self.slot_dest[which]]
+        return np.column_stack([*columns, np.broadcast_to(seq, which.shape)]).astype(np.int64)
+
+    def edges(self, source: Ints, *, ordered: bool) -> _Edges:
+        """Into the deliveries of messages that were sent ordered, or the others, from their sends."""
+        delivers = np.flatnonzero(source >= 0)
+        delivers = delivers[self.ordered[source[delivers]] == ordered]
+        return _Edges(delivers, self.sender[source[delivers]], self.seq[source[delivers]])
+
+    def named(self) -> Callable[[Ints, Ints], pa.Array]:
+        """Gives the names of messages by their sends."""
+        keys = event_keys(self.sender, self.seq)
+        order = np.argsort(keys)
+        keys = keys[order]
+        return lambda sender, seq: self.names.take(
+            pa.array(order[np.searchsorted(keys, event_keys(sender, seq))])
+        )
+
+
+def _none_flying() -> _Flying:
+    zero, no = np.empty(0, np.int64), np.empty(0, bool)
+    return _Flying(pa.array([], TEXT), zero, zero, zero, no, zero, zero, no)
 
 
 @dataclass
@@ -112,11 +161,11 @@ class LiveComputation:
         self._number: dict[str, int] = {}
         self._frontier = Frontier.beginning(0)
         self._marks = no_marks(0)
-        self._flying = Flying.none()
+        self._flying = _none_flying()
         self._finished = pa.array([], TEXT)
         self._held = SCHEMA.empty_table().select(COLUMNS)
         self._held_since = np.empty(0, np.int64)
-        self._overtaking = Overtaking()
+        self._overtaking = Overtaking(self.name, self.names)
         self._arrivals: set[str] = set()  # kinds of arrivals that were there
 
     @classmethod
@@ -143,9 +192,9 @@ class LiveComputation:
     def finish(self, batch: int) -> Answers:
         """End the computation: report what is left, without the events that never arrived."""
         answers = self._advance(self._held.slice(0, 0), batch, -1)
-        self._lose(self._overtaking.end(), answers)
+        self._overtaking.end(answers)
         if self._arrivals == {"receive"} and not self.rules.receives:
-            self._quarantine(answers, RECEIVED_ONLY)
+            answers.quarantine([(self.name, RECEIVED_ONLY)])
         return answers
 
     def _advance(self, arrived: pa.Table, batch: int, retire: int) -> Answers:
@@ -154,18 +203,18 @@ class LiveComputation:
         rows = self._candidates(arrived, batch, answers)
         old = batch - rows.since > retire
         flying = self._with_sends(rows, batch)
-        source, is_first = self._matched(rows, flying)
+        source, fills = self._matched(rows, flying)
         edges, reasons = self._edges(rows, flying, source)
         blocked = (source == UNKNOWN) & ~old
         blocked[[place for place, missing, _ in reasons if missing and not old[place]]] = True
-        awaited = edges.and_these(_sends(flying, source, ordered=False))
-        admitted = self._admitted(rows, awaited, blocked)
-        for place, _, reason in reasons:
-            if admitted[place]:
-                self._quarantine(answers, reason)
+        admitted = self._admitted(rows, _Edges.joined(edges, flying.edges(source, ordered=False)), blocked)
+        self._quarantine(answers, rows, ((place, why) for place, _, why in reasons if admitted[place]))
         self._without_sends(rows, np.flatnonzero(admitted & (source == UNKNOWN)), retire, answers)
-        self._hold(rows, admitted, old, answers)
-        self._tell(rows, edges, admitted, (flying, source, is_first), answers)
+        held = ~admitted & ~old
+        self._held, self._held_since = rows.table.filter(pa.array(held)), rows.since[held]
+        gone = np.flatnonzero(~admitted & old).tolist()
+        self._quarantine(answers, rows, ((place, HELD_TOO_LONG) for place in gone))
+        self._tell(rows, edges, admitted, (flying, source, fills), answers)
         self._retire(batch, retire, answers)
         return answers
 
@@ -196,8 +245,8 @@ class LiveComputation:
             self.names.append(name)
         more = len(self.names) - self._frontier.last.size
         if more:
-            self._frontier = _widened(self._frontier, more, self._frontier.vectors.shape[1])
-            self._marks = _widened(self._marks, more, self._marks.vectors.shape[1] - 1)
+            self._frontier = self._frontier.widened(more, self._frontier.vectors.shape[1])
+            self._marks = self._marks.widened(more, self._marks.vectors.shape[1] - 1)
 
     def _codes(self, column: pa.Array | pa.ChunkedArray) -> Ints:
         """Numbers of processes, -1 for null."""
@@ -205,30 +254,30 @@ class LiveComputation:
         found: Ints = pc.fill_null(codes, -1).to_numpy().astype(np.int64)
         return found
 
-    def _with_sends(self, rows: _Rows, batch: int) -> Flying:
+    def _with_sends(self, rows: _Rows, batch: int) -> _Flying:
         """The messages in flight after admitting these sends."""
-        at = _at_sends(rows)
+        at, old = rows.sends, self._flying
         sends = rows.table.select(["message", "to"]).take(pa.array(at))
         names = sends["message"].combine_chunks()
-        known = pc.is_in(names, value_set=pa.concat_arrays([self._flying.names, self._finished]))
+        known = pc.is_in(names, value_set=pa.concat_arrays([old.names, self._finished]))
         if pc.any(known).as_py() or len(pc.unique(names)) < len(names):
-            raise TraceFormatError(f"{_twice(names, known)}: a message has one send; rename the other")
+            counts = pc.value_counts(names).to_pylist()
+            again = [each["values"] for each in counts if each["counts"] > 1] or names.filter(
+                known
+            ).to_pylist()
+            raise TraceFormatError(f"{again[0]!r} is sent twice: a message has one send; rename the other")
         members, of = flatten(sends["to"])
-        n, before, old = len(self.names) + 1, len(self._flying.names), self._flying
+        n = len(self.names) + 1
         pairs = np.unique(of * n + self._codes(members) + 1)
         pairs = pairs[pairs % n > 0]  # a null is no destination
-        return Flying(
-            pa.concat_arrays([old.names, names]),
-            np.concatenate([old.sender, rows.process[at]]),
-            np.concatenate([old.seq, rows.seq[at]]),
-            np.concatenate([old.since, np.full(at.size, batch)]),
-            np.concatenate([old.ordered, rows.kind[at] == SEND]),
-            np.concatenate([old.slot_message, before + pairs // n]),
-            np.concatenate([old.slot_dest, pairs % n - 1]),
-            np.concatenate([old.slot_done, np.zeros(pairs.size, bool)]),
-        )
+        more = (
+            rows.process[at], rows.seq[at], np.full(at.size, batch), rows.kind[at] == SEND,
+            len(old.names) + pairs // n, pairs % n - 1, np.zeros(pairs.size, bool),
+        )  # fmt: skip
+        columns = (np.concatenate(each) for each in zip(old[1:], more, strict=True))
+        return _Flying(pa.concat_arrays([old.names, names]), *columns)
 
-    def _matched(self, rows: _Rows, flying: Flying) -> tuple[Ints, Ints]:
+    def _matched(self, rows: _Rows, flying: _Flying) -> tuple[Ints, Ints]:
         """Of each row the message that it delivers and follows, or NOTHING, FORGOTTEN or UNKNOWN; and the
         slot of which it is the first delivery, or -1."""
         source = np.full(rows.seq.size, NOTHING)
@@ -245,44 +294,37 @@ class LiveComputation:
         n = len(self.names)
         slots, wanted = flying.slot_message * n + flying.slot_dest, found * n + rows.process[at]
         order = np.argsort(slots, kind="stable")
-        slot = order[np.minimum(np.searchsorted(slots[order], wanted), slots.size - 1)]
-        addressed = slots[slot] == wanted
+        place = find(slots[order], wanted)
         first = np.zeros(at.size, bool)
         first[np.unique(wanted, return_index=True)[1]] = True  # rows are by process and seq
-        first &= addressed & ~flying.slot_done[slot]
-        fills[at[first]] = slot[first]
+        first &= (place >= 0) & ~flying.slot_done[order[place]]
+        fills[at[first]] = order[place[first]]
         return source, fills
 
-    def _edges(self, rows: _Rows, flying: Flying, source: Ints) -> tuple[_Edges, list[tuple[int, bool, str]]]:
+    def _edges(
+        self, rows: _Rows, flying: _Flying, source: Ints
+    ) -> tuple[_Edges, list[tuple[int, bool, str]]]:
         """The edges whose causes are there, and (place of the effect, whether to wait for it, reason) of the
         others."""
         reasons: list[tuple[int, bool, str]] = []
-        parts = [_sends(flying, source, ordered=True)]
+        edges = flying.edges(source, ordered=True)
         causes, effect = flatten(rows.table["causes"])
         if len(causes):
             process = self._codes(pc.struct_field(causes, "process"))
             seq = pc.fill_null(pc.struct_field(causes, "seq"), 0).to_numpy().astype(np.int64)
-            here = self._present(rows, process, seq)
+            wanted = event_keys(np.maximum(process, 0), seq)
+            here = (find(event_keys(rows.process, rows.seq), wanted) >= 0) & (process >= 0)
             past = (process >= 0) & (seq > 0) & (seq <= self._frontier.last[process])
             past &= self._frontier.rows(np.maximum(process, 0), seq) >= 0
-            parts.append(_Edges(*(each[here | past] for each in (effect, process, seq))))
+            edges = _Edges.joined(edges, _Edges(*(each[here | past] for each in (effect, process, seq))))
             own = process == rows.process[effect]  # implied, if it is before; else nothing can meet it
             for k in np.flatnonzero(~here & ~past & ~(own & (seq < rows.seq[effect]) & (seq > 0))).tolist():
                 cause = pc.struct_field(causes, "process")[k].as_py()
                 forgotten = process[k] >= 0 and 0 < seq[k] <= self._frontier.last[process[k]]
                 why = "which is forgotten" if forgotten else "which is not in the trace"
-                told = f"names the cause {cause}#{seq[k]}, {why}"
-                reasons.append((int(effect[k]), not forgotten, f"{self._event(rows, effect[k])} {told}"))
-        joined = _Edges(*(np.concatenate(each).astype(np.int64) for each in zip(*parts, strict=True)))
-        order = np.argsort(joined.effect, kind="stable")
-        return _Edges(*(each[order] for each in joined)), reasons
-
-    def _present(self, rows: _Rows, process: Ints, seq: Ints) -> Ints:
-        """Whether each of these events is among the rows."""
-        keys, wanted = event_keys(rows.process, rows.seq), event_keys(np.maximum(process, 0), seq)
-        at = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
-        found: Ints = (keys[at] == wanted) & (process >= 0)
-        return found
+                reasons.append((int(effect[k]), not forgotten, f"names the cause {cause}#{seq[k]}, {why}"))
+        order = np.argsort(edges.effect, kind="stable")
+        return _Edges(*(each[order].astype(np.int64) for each in edges)), reasons
 
     # What waits.
 
@@ -291,50 +333,29 @@ class LiveComputation:
         sends of unordered messages. These cause nothing, and only they say so."""
         starts = np.searchsorted(rows.process, np.arange(len(self.names) + 1))
         expected = np.arange(rows.seq.size) - starts[rows.process] + self._frontier.last[rows.process] + 1
-        waits = np.flatnonzero(blocked | (expected != rows.seq))
         new = edges.seq > self._frontier.last[edges.process]
         keys = event_keys(rows.process, rows.seq)
         causes = np.searchsorted(keys, event_keys(edges.process[new], edges.seq[new]))
-        # What must not be admitted waits for itself.
-        effects = np.concatenate([edges.effect[new], waits])
-        causes = np.concatenate([causes, waits])
-        order = np.argsort(effects, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(effects, minlength=rows.seq.size))])
-        _, position = linearize(
-            np.array([0, len(self.names)]), starts.astype(np.int64), rows.process,
-            np.full(rows.seq.size, -1, np.int64), offsets.astype(np.int64), causes[order].astype(np.int64),
-        )  # fmt: skip
-        admitted: Ints = position >= 0
-        return admitted
-
-    def _hold(self, rows: _Rows, admitted: Ints, old: Ints, answers: Answers) -> None:
-        held = ~admitted & ~old
-        self._held, self._held_since = rows.table.filter(pa.array(held)), rows.since[held]
-        for place in np.flatnonzero(~admitted & old).tolist():
-            why = "was held too long: events before it are missing, or wait for it"
-            self._quarantine(answers, f"{self._event(rows, place)} {why}")
+        none = np.full(rows.seq.size, -1, np.int64)
+        blocked = blocked | (expected != rows.seq)
+        return admissible(starts, rows.process, none, edges.effect[new], causes, blocked)
 
     def _without_sends(self, rows: _Rows, places: Ints, retire: int, answers: Answers) -> None:
         """Deliveries that were let go without their sends: at the end of the trace there are none, which is
         part of the verdict; before it they may be on their way."""
+        messages = rows.table["message"].take(pa.array(places)).to_pylist()
         if retire < 0:
-            messages = rows.table["message"].take(pa.array(places)).to_pylist()
             different = len({*zip(rows.process[places].tolist(), messages, strict=True)})
             answers.totals["never_sent"] += different
             answers.totals["duplicated"] += places.size - different
             return
-        for place in places.tolist():
-            message = rows.table["message"][place].as_py()
-            told = f"delivers {message!r}, whose send has not come: stamped without it"
-            self._quarantine(answers, f"{self._event(rows, place)} {told}")
+        told = (f"delivers {name!r}, whose send has not come: stamped without it" for name in messages)
+        self._quarantine(answers, rows, zip(places.tolist(), told, strict=True))
 
-    def _event(self, rows: _Rows, place: int) -> str:
-        return f"{self.names[rows.process[place]]}#{rows.seq[place]}"
-
-    def _quarantine(self, answers: Answers, reason: str) -> None:
-        row = {"computation": self.name, "reason": reason}
-        answers.add("quarantine", pa.Table.from_pylist([row], schema=QUARANTINE))
-        answers.totals["quarantined"] += 1
+    def _quarantine(self, answers: Answers, rows: _Rows, reasons: Iterable[tuple[int, str]]) -> None:
+        """Say something of the events at some places."""
+        events = ((f"{self.names[rows.process[at]]}#{rows.seq[at]}", why) for at, why in reasons)
+        answers.quarantine((self.name, f"{event} {why}") for event, why in events)
 
     # What is told.
 
@@ -343,61 +364,58 @@ class LiveComputation:
         rows: _Rows,
         edges: _Edges,
         admitted: Ints,
-        matched: tuple[Flying, Ints, Ints],
+        matched: tuple[_Flying, Ints, Ints],
         answers: Answers,
     ) -> None:
         flying, source, fills = matched
         fills = np.where(admitted, fills, -1)
         first = np.flatnonzero(fills >= 0)
-        delivered = _delivered(flying, rows, first[flying.ordered[flying.slot_message[fills[first]]]], fills)
+        judged = first[flying.ordered[flying.slot_message[fills[first]]]]
+        delivered = flying.slots(fills[judged], rows.seq[judged])
         answers.totals["deliveries_judged"] += len(delivered)
         self._count_astray(rows, flying, source, admitted & (fills < 0), answers)
-        flying.slot_done[fills[fills >= 0]] = True
+        flying.slot_done[fills[first]] = True
         sent = np.ones(len(flying.names), bool)
-        sent[len(self._flying.names) :] = admitted[_at_sends(rows)]
+        sent[len(self._flying.names) :] = admitted[rows.sends]
         left = np.bincount(flying.slot_message, ~flying.slot_done, minlength=sent.size)
         slots = np.bincount(flying.slot_message, minlength=sent.size)
         after = flying.only(sent & ((left > 0) | (slots == 0)))
         done = flying.names.filter(pa.array(sent & (left == 0) & (slots > 0)))
         if admitted.any():
-            view, stamped, before = self._stamp(rows, edges, admitted, after, answers)
-            found = self._overtaking.step(stamped, before, delivered, undelivered(after), names_of(flying))
-            self._overtaking.forget_told()
-            answers.add("violations", found.table(self.name, self.names))
-            for order, count in found.counts().items():
-                answers.totals[f"{order}_violations"] += count
-            self.events += view.epoch.events
-            self.epochs += 1
+            later = np.flatnonzero(~after.slot_done & after.ordered[after.slot_message])
+            self._stamp(rows, edges, admitted, after, answers, (delivered, after.slots(later, NEVER), flying))
         answers.totals["messages"] += int(sent[len(self._flying.names) :].sum())
         self._flying = after
         self._finished = pa.concat_arrays([self._finished, done])[-self.rules.remember :]
 
     def _count_astray(
-        self, rows: _Rows, flying: Flying, source: Ints, others: Ints, answers: Answers
+        self, rows: _Rows, flying: _Flying, source: Ints, others: Ints, answers: Answers
     ) -> None:
         """Deliveries that are not the first where they were addressed. What is finished was delivered
         everywhere, and to whom is forgotten."""
-        at = np.flatnonzero(others & (source >= 0))
-        forgotten = int((others & (source == FORGOTTEN)).sum())
-        if not at.size + forgotten:
-            return
-        n = len(self.names)
+        at, n = np.flatnonzero(others & (source >= 0)), len(self.names)
         slots, wanted = flying.slot_message * n + flying.slot_dest, source[at] * n + rows.process[at]
         addressed = int(np.isin(wanted, slots).sum())
-        answers.totals["duplicated"] += addressed + forgotten
+        answers.totals["duplicated"] += addressed + int((others & (source == FORGOTTEN)).sum())
         answers.totals["misdelivered"] += at.size - addressed
 
     def _stamp(
-        self, rows: _Rows, edges: _Edges, admitted: Ints, flying: Flying, answers: Answers
-    ) -> tuple[EpochView, Stamped, Frontier]:
-        """Stamp what was admitted; returns the frontier that entered."""
+        self,
+        rows: _Rows,
+        edges: _Edges,
+        admitted: Ints,
+        after: _Flying,
+        answers: Answers,
+        judged: tuple[Ints, Ints, _Flying],
+    ) -> None:
+        """Stamp what was admitted, and judge it by what it delivered, what is still undelivered, and the
+        messages that these are of."""
         here = admitted[edges.effect]
-        count = np.bincount(edges.effect[here], minlength=rows.seq.size)[admitted]
-        offsets = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        offsets = offsets_of(np.bincount(edges.effect[here], minlength=rows.seq.size)[admitted])
         at, number = rows.process[admitted], rows.seq[admitted]
         names = tuple(self.names)
         epoch = Epoch(len(names), at, number, offsets, edges.process[here], edges.seq[here], names)
-        kept = self._kept(epoch, flying)
+        kept = self._kept(epoch, after)
         chosen = None
         if self.rules.relevant_only:
             relevant = rows.table["relevant"].to_numpy()[admitted]
@@ -409,11 +427,14 @@ class LiveComputation:
         STAMP.stamped(view, stamped, before, answers)
         found, self._marks = mark_epoch(epoch, view.relevant, self._marks, *kept, stamped.arranged)
         order = np.argsort(found[0], kind="stable")
-        effects, process, seq = (each[order] for each in found)
-        tell_edges(view, effects, process, seq, answers)
-        return view, stamped, before
+        effects, causes, seqs = (each[order] for each in found)
+        tell_edges(view, effects, causes, seqs, answers)
+        delivered, later, flying = judged
+        self._overtaking.step(stamped, before, delivered, later, flying.named(), answers)
+        self.events += epoch.events
+        self.epochs += 1
 
-    def _kept(self, epoch: Epoch, flying: Flying) -> tuple[Ints, Ints]:
+    def _kept(self, epoch: Epoch, flying: _Flying) -> tuple[Ints, Ints]:
         """The events, besides each process's last one, that later ones may follow."""
         last = self._frontier.last.copy()
         np.maximum.at(last, epoch.process, epoch.seq)
@@ -429,52 +450,7 @@ class LiveComputation:
         stays = batch - flying.since <= retire
         if stays.all():
             return
-        lost = ~flying.slot_done & ~stays[flying.slot_message]
-        of = flying.slot_message[lost]
-        slots = zip(
-            flying.sender[of].tolist(), flying.seq[of].tolist(), flying.slot_dest[lost].tolist(), strict=True
-        )
-        self._lose(self._overtaking.retire(slots), answers)
-        answers.totals["lost"] += int(lost.sum())
+        lost = np.flatnonzero(~flying.slot_done & ~stays[flying.slot_message])
+        self._overtaking.retire(map(tuple, flying.slots(lost, NEVER)[:, :3].tolist()), answers)
+        answers.totals["lost"] += lost.size
         self._flying = flying.only(stays)
-
-    def _lose(self, rows: list[dict[str, Any]], answers: Answers) -> None:
-        """Report lost causes."""
-        answers.add("lost_causes", lost_causes_table(rows, self.name, self.names))
-        for order, name in (("causal", "lost_causes"), ("fifo", "fifo_lost_causes")):
-            answers.totals[name] += sum(row["order_name"] == order for row in rows)
-
-
-def _at_sends(rows: _Rows) -> Ints:
-    """The places of sends."""
-    named = pc.is_valid(rows.table["message"]).to_numpy()
-    return np.flatnonzero(np.isin(rows.kind, (SEND, UNORDERED)) & named)
-
-
-def _sends(flying: Flying, source: Ints, *, ordered: bool) -> _Edges:
-    """Into the deliveries of messages that were sent ordered, or the others, from their sends."""
-    delivers = np.flatnonzero(source >= 0)
-    delivers = delivers[flying.ordered[source[delivers]] == ordered]
-    return _Edges(delivers, flying.sender[source[delivers]], flying.seq[source[delivers]])
-
-
-def _widened(frontier: Frontier, more: int, at: int) -> Frontier:
-    """The vectors with zero columns inserted at `at`, for new processes."""
-    rows = frontier.vectors.shape[0]
-    columns = [frontier.vectors[:, :at], np.zeros((rows, more), frontier.vectors.dtype)]
-    vectors = np.concatenate([*columns, frontier.vectors[:, at:]], axis=1)
-    last = np.concatenate([frontier.last, np.zeros(more, np.int64)])
-    return Frontier(last, frontier.process, frontier.seq, vectors)
-
-
-def _delivered(flying: Flying, rows: _Rows, at: Ints, fills: Ints) -> Ints:
-    """(sender, seq, destination, seq of delivery) of the first deliveries at these rows."""
-    message = flying.slot_message[fills[at]]
-    columns = [flying.sender[message], flying.seq[message], rows.process[at], rows.seq[at]]
-    return np.column_stack(columns).astype(np.int64)
-
-
-def _twice(names: pa.Array, known: pa.Array) -> str:
-    counts = pc.value_counts(names).to_pylist()
-    again = [each["values"] for each in counts if each["counts"] > 1] or names.filter(known).to_pylist()
-    return f"{again[0]!r} is sent twice"

@@ -16,7 +16,7 @@ one message, the one that came first stays and the other is quarantined by name;
 one stays, so that a batch that runs again decides the same.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from itertools import compress
 from typing import NamedTuple
 
@@ -25,15 +25,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..trace.declared import schema
-from ..trace.schema import KINDS, QUARANTINE, SCHEMA
+from ..trace.schema import KINDS, SCHEMA
+from .analysis import without_causes
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
-from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
-from .live import RECEIVED_ONLY, Rules
+from .epochs import event_keys
+from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, admissible, find
+from .live import HELD_TOO_LONG, RECEIVED_ONLY, Rules
 from .names import codes_of, encode_names, flatten
 from .order import faults_of_order
 from .predecessors import computation_predecessors, edges_table
 from .questions import Answers, Subject
-from .questions.order import early_table, lost_table
+from .questions.order import tell_early, tell_lost
 from .questions.stamp import stamps_table
 
 COLUMNS = ("computation", "process", "seq", "kind", "message", "to", "relevant", "causes")
@@ -47,8 +49,7 @@ each order in which its delivery was told to be early."""
 PROCESSES = schema("computation string, process string, p int32")
 """Processes in the order in which they became known; entry p of a clock is about process p."""
 
-ORDERS = {"fifo": 1, "causal": 2}
-"""The bit of each order in `early`."""
+ORDERS = {"fifo": 1, "causal": 2}  # The bit of each order in `early`
 
 TWICE = (
     "is here twice with different contents: the row that came first counts, and this one is left out; number "
@@ -65,13 +66,12 @@ class Advanced(NamedTuple):
 
     answers   tables and totals, as of the questions; `duplicates` and `held` among the totals, the latter as
               the change of how many rows are held
-    kept      rows of KEPT, by computation
     open      names of the computations of which more can be said when they end: something is held, or a
               message is undelivered
     """
 
     answers: Answers
-    kept: pa.Table
+    kept: pa.Table  # rows of KEPT, by computation
     open: pa.Array
 
 
@@ -87,19 +87,21 @@ def advance(
     """Take the rows that arrived in the batch `number` of some computations, all that is kept of which is
     given. `last`: nothing more comes of them, so say the rest, without what is missing."""
     answers = Answers()
-    table = _joined(kept, arrived)
+    more = [*arrived.select(COLUMNS).columns, np.full(arrived.num_rows, HELD, np.int32)]
+    more.append(np.zeros(arrived.num_rows, np.int8))
+    table = pa.concat_tables([kept, pa.table(more, schema=KEPT)]).combine_chunks()
     answers.totals["held"] -= pc.sum(pc.equal(kept["told"], HELD)).as_py() or 0
     rows = _UnionRows(_without_repetitions(table, kept.num_rows, answers), rules)
     again = rows.sent_again()
     if again.any():
-        _quarantine(answers, rows.about(again, rows.why_sent_again))
+        names, one = rows.table["message"], "which is sent twice: a message has one send; rename the other"
+        answers.quarantine(rows.about(again, lambda at: f"sends {names[at].as_py()!r}, {one}"))
         rows = _UnionRows(rows.table.filter(pa.array(~again)), rules)
     admitted = rows.admitted(last, answers)
     told = rows.told
     new = admitted & (told == HELD)
     if last:
-        why = "was held too long: events before it are missing, or wait for it"
-        _quarantine(answers, rows.about(~admitted, lambda place: why))
+        answers.quarantine(rows.about(~admitted, lambda place: HELD_TOO_LONG))
     told = np.where(new, number, told).astype(np.int32)
     early = rows.table["early"].to_numpy().copy()
     concerned = np.zeros(rows.computations, bool)
@@ -115,23 +117,17 @@ def advance(
         waits |= np.fromiter((name in undelivered for name in rows.names), bool, rows.computations)
     waits |= ~concerned  # nothing was looked at: as before, which may be either
     if not rules.receives:
-        received_only = rows.has_kind(RECEIVE) & ~rows.has_kind(DELIVER)
+        received, delivered = (
+            np.bincount(rows.computation, rows.kind == kind, minlength=rows.computations) > 0
+            for kind in (RECEIVE, DELIVER)
+        )
+        received_only = received & ~delivered
         waits |= received_only
         if last:
-            _quarantine(answers, ((name, RECEIVED_ONLY) for name in compress(rows.names, received_only)))
+            answers.quarantine((name, RECEIVED_ONLY) for name in compress(rows.names, received_only))
     answers.totals["held"] += 0 if last else int((~admitted).sum())
-    columns = {"told": pa.array(told, pa.int32()), "early": pa.array(early, pa.int8())}
-    after = rows.table.select(COLUMNS)
-    for name, column in columns.items():
-        after = after.append_column(KEPT.field(name), column)
+    after = pa.table([*rows.table.select(COLUMNS).columns, told, early.astype(np.int8)], schema=KEPT)
     return Advanced(answers, after, pa.array([*compress(rows.names, waits)], pa.string()))
-
-
-def _joined(kept: pa.Table, arrived: pa.Table) -> pa.Table:
-    rows = arrived.num_rows
-    new = [*arrived.select(COLUMNS).columns, pa.repeat(pa.scalar(HELD, pa.int32()), rows)]
-    new.append(pa.repeat(pa.scalar(0, pa.int8()), rows))
-    return pa.concat_tables([kept, pa.table(new, schema=KEPT)]).combine_chunks()
 
 
 def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Table:
@@ -158,7 +154,7 @@ def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Tab
         different = [row for row in content if repr(row) != repr(content[chosen])]
         answers.totals["duplicates"] += len(group) - 1 - len(different)
         reasons += [(row["computation"], f"{row['process']}#{row['seq']} {TWICE}") for row in different]
-    _quarantine(answers, reasons)
+    answers.quarantine(reasons)
     return table.take(pa.array(stays[stays >= 0]))
 
 
@@ -180,20 +176,11 @@ class _UnionRows:
         codes, messages = encode_names(pa.chunked_array(table["message"]))
         self._message = np.where(codes >= 0, self.computation * (len(messages) + 1) + codes, NOTHING)
 
-    def has_kind(self, kind: int) -> Ints:
-        """Whether each computation has an event of this kind."""
-        found = np.zeros(self.computations, bool)
-        found[self.computation[self.kind == kind]] = True
-        return found
-
-    def event(self, place: int) -> str:
-        return f"{self.table['process'][place]}#{self.seq[place]}"
-
     def about(self, chosen: Ints, why: Callable[[int], str]) -> list[tuple[str, str]]:
         """(computation, reason) of each of these rows, for the quarantine."""
         return [
-            (self.names[self.computation[place]], f"{self.event(place)} {why(place)}")
-            for place in np.flatnonzero(chosen).tolist()
+            (self.names[self.computation[at]], f"{self.table['process'][at]}#{self.seq[at]} {why(at)}")
+            for at in np.flatnonzero(chosen).tolist()
         ]
 
     def _sends(self) -> Ints:
@@ -208,116 +195,67 @@ class _UnionRows:
         again[at[np.diff(self._message[at], prepend=-1) == 0]] = True
         return again
 
-    def why_sent_again(self, place: int) -> str:
-        return (
-            f"sends {self.table['message'][place].as_py()!r}, which is sent twice: a message has one send; "
-            "rename the other"
-        )
-
     def admitted(self, last: bool, answers: Answers) -> Ints:
         """Which rows have everything that they wait for among those admitted. If it is the `last` time,
         nobody waits for what is not here, nor for an unordered send: it carries no edge, and one who delivers
         what it sends later itself would wait for ever."""
-        counts = np.diff(np.append(self.starts, self.seq.size))
-        place_in_chain = np.arange(self.seq.size) - np.repeat(self.starts, counts)
-        blocked = self.seq != place_in_chain + 1
+        blocked = self.seq != np.arange(self.seq.size) - self.starts[self.process] + 1
         source = np.full(self.seq.size, NOTHING, np.int64)
         delivers = (self.kind == DELIVER) | ((self.kind == RECEIVE) & self.receives)
         at = np.flatnonzero(delivers & (self._message >= 0))
         sends = self._sends()
-        found = _lookup(self._message[sends], self._message[at])
-        source[at] = np.where(found >= 0, sends[found] if sends.size else NOTHING, NOTHING)
+        found = find(self._message[sends], self._message[at])
+        source[at[found >= 0]] = sends[found[found >= 0]]
         if last:
             source[(source >= 0) & (self.kind[source] == UNORDERED)] = NOTHING
         else:
             blocked[at[found < 0]] = True
         effects, causes = self._causes(blocked, last, answers)
-        # What must not be admitted waits for itself.
-        stuck = np.flatnonzero(blocked)
-        effects, causes = np.concatenate([effects, stuck]), np.concatenate([causes, stuck])
-        order = np.argsort(effects, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(effects, minlength=self.seq.size))])
-        chains = np.append(self.starts, self.seq.size).astype(np.int64)
-        _, position = linearize(
-            np.array([0, self.starts.size]), chains, self.process, source,
-            offsets.astype(np.int64), causes[order].astype(np.int64),
-        )  # fmt: skip
-        admitted: Ints = position >= 0
-        return admitted
+        chains = np.append(self.starts, self.seq.size)
+        return admissible(chains, self.process, source, effects, causes, blocked)
 
     def _causes(self, blocked: Ints, last: bool, answers: Answers) -> tuple[Ints, Ints]:
         """The recorded causes that are here, as (effects, causes). What names one that is not is blocked; if
         it is the `last` time, that cause is quarantined instead and leaves the row."""
-        none = np.empty(0, np.int64)
-        if self.table["causes"].null_count == self.seq.size:
-            return none, none
         causes, effect = flatten(self.table["causes"])
         if not len(causes):
-            return none, none
-        process = pc.index_in(
-            pc.struct_field(causes, "process"), value_set=pa.array(self.process_names, pa.string())
-        )
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        processes = pa.array(self.process_names, pa.string())
+        process = pc.index_in(pc.struct_field(causes, "process"), value_set=processes)
         code = pc.fill_null(process, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         seq = pc.fill_null(pc.struct_field(causes, "seq"), 0).to_numpy(zero_copy_only=False)
-        chain = _lookup(
-            self._key[self.starts], self.computation[effect] * max(len(self.process_names), 1) + code
-        )
-        at = _lookup(_places(self.process, self.seq), _places(chain, seq))
+        keys = self.computation[effect] * max(len(self.process_names), 1) + code
+        chain = find(self._key[self.starts], keys)
+        at = find(event_keys(self.process, self.seq), event_keys(chain, np.clip(seq, 0, 2**40 - 1)))
         at = np.where((code >= 0) & (chain >= 0), at, NOTHING)
         absent = at == NOTHING
-        if last:
-            self._drop_causes(effect, causes, absent, answers)
-        else:
+        if not last:
             blocked[effect[absent]] = True
+        elif absent.any():
+            self.table = without_causes(self.table, absent, answers)
         return effect[~absent], at[~absent]
-
-    def _drop_causes(self, effect: Ints, causes: pa.Array, absent: Ints, answers: Answers) -> None:
-        if not absent.any():
-            return
-        named = causes.to_pylist()
-        reasons = []
-        for k in np.flatnonzero(absent).tolist():
-            cause = named[k] or {"process": None, "seq": None}
-            told = f"names the cause {cause['process']}#{cause['seq']}, which is not in the trace"
-            reasons.append((self.names[self.computation[effect[k]]], f"{self.event(effect[k])} {told}"))
-        _quarantine(answers, reasons)
-        lists: list[list[dict[str, object]]] = [[] for _ in range(self.seq.size)]
-        for k in np.flatnonzero(~absent).tolist():
-            lists[effect[k]].append(named[k])
-        place = KEPT.get_field_index("causes")
-        column = pa.array(lists, KEPT.field(place).type)
-        self.table = self.table.set_column(place, KEPT.field(place), column)
 
     def for_kernels(self, chosen: Ints) -> pa.Table:
         """These rows as the batch job takes them. What stands for a delivery is one, and no other receive is:
         the batch job takes receives for deliveries where a computation has no other, and nobody can know here
         whether one is still to come."""
         table = self.table.select(COLUMNS).take(pa.array(chosen))
-        received = self.kind[chosen] == RECEIVE
-        if not received.any():
-            return table
-        mask = pa.array(received)
-        kind = pc.if_else(mask, "deliver" if self.receives else "internal", table["kind"])
-        table = table.set_column(EVENTS.get_field_index("kind"), EVENTS.field("kind"), kind)
+        received = pa.array(self.kind[chosen] == RECEIVE)
+        columns = {name: table[name] for name in COLUMNS}
+        columns["kind"] = pc.if_else(received, "deliver" if self.receives else "internal", table["kind"])
         if not self.receives:
-            message = pc.if_else(mask, pa.scalar(None, pa.string()), table["message"])
-            table = table.set_column(EVENTS.get_field_index("message"), EVENTS.field("message"), message)
-        return table
+            columns["message"] = pc.if_else(received, pa.scalar(None, pa.string()), table["message"])
+        return pa.table(columns, schema=EVENTS)
 
 
 class _Teller(NamedTuple):
-    """Runs the kernels over a consistent cut and gives out what is new in it.
-
-    number   of the batch
-    told     of each row, the batch in which it is told
-    early    of each row, the orders in which it was told to be early; this is added to
-    """
+    """Runs the kernels over a consistent cut and gives out what is new in it."""
 
     answers: Answers
-    number: int
-    told: Ints
+    number: int  # of the batch
+    told: Ints  # of each row, the batch in which it is told
     new: Ints
-    early: Ints
+    early: Ints  # of each row, the orders in which it was told to be early; this is added to
     rules: Rules
     last: bool
     questions: Collection[str]
@@ -384,36 +322,12 @@ class _Teller(NamedTuple):
         return known
 
     def _judge(self, subject: Subject) -> None:
-        c, totals = subject.computation, self.answers.totals
+        c = subject.computation
         for order, bit in ORDERS.items():
             faults = faults_of_order(c, subject.vectors, order)
             rows = c.row[c.slot_delivery[faults.early]]
             fresh = self.early[rows] & bit == 0
             self.early[rows] |= bit
-            totals[f"{order}_violations"] += int(fresh.sum())
-            found = early_table(subject, order, faults.early[fresh], faults.overtaken[fresh])
-            self.answers.add("violations", found)
+            tell_early(subject, order, faults.early[fresh], faults.overtaken[fresh], self.answers)
             if self.last:
-                totals["lost_causes" if order == "causal" else "fifo_lost_causes"] += faults.lost.size
-                self.answers.add("lost_causes", lost_table(subject, order, faults.lost, faults.shown))
-
-
-def _places(process: Ints, seq: Ints) -> Ints:
-    """A number for each event, which grows with process and seq."""
-    found: Ints = process << 32 | np.clip(seq, 0, 2**32 - 1)
-    return found
-
-
-def _lookup(keys: Ints, wanted: Ints) -> Ints:
-    """The place of each among the sorted keys, -1 if it is not there."""
-    if not keys.size:
-        return np.full(wanted.size, NOTHING, np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[at] == wanted, at, NOTHING)
-
-
-def _quarantine(answers: Answers, reasons: Iterable[tuple[str, str]]) -> None:
-    """Add rows of QUARANTINE: computations and reasons."""
-    rows = [{"computation": computation, "reason": reason} for computation, reason in reasons]
-    answers.add("quarantine", pa.Table.from_pylist(rows, schema=QUARANTINE))
-    answers.totals["quarantined"] += len(rows)
+                tell_lost(subject, order, faults.lost, faults.shown, self.answers)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .compiled import compiled
-from .linearization import Ints
+from .linearization import Ints, offsets_of
 
 
 def flatten(lists: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
@@ -15,6 +15,11 @@ def flatten(lists: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
     rows = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
     members = pc.list_flatten(lists)
     return members.combine_chunks(), rows
+
+
+def nested(counts: Ints, members: pa.Array | Ints, kind: pa.DataType) -> pa.ListArray:
+    """Lists with so many of the members each, one after the other."""
+    return pa.ListArray.from_arrays(offsets_of(counts).astype(np.int32), members, type=kind)
 
 
 def encode_names(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:

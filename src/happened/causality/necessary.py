@@ -7,21 +7,37 @@ nor     PC2: a message M' with x in M'.Dests was sent strictly after send(M), in
 On the edge of message m to d travel the units necessary after all that happened before its send, except
 that those whose destination is in m.Dests travel only to that destination. What m says of itself is no unit.
 
-So the units about x are the maximal sends to x in the past, less those delivered there within it.
+So the units about x are the maximal sends to x in the past, less those delivered there within it: those that
+no later send to x in the past follows. A past is a *cut*, a count of events per process, and the vector of an
+event is the cut of its past and itself. Of each sender, only its last message to x within the cut can be such
+a maximal send, so per destination there is one candidate per sender, and only those not delivered within the
+cut are compared with the others. Cost per cut: processes² + undelivered candidates x processes.
+
+The audit asks whether messages carried exactly that. A `receive` row may record what its transmission
+carried, as attributes["units"]: `message>destination` pairs separated by spaces, the empty string for none.
+Each recorded transmission is compared with the units necessary on its edge; a pair that names no message of
+the computation sent to that destination is redundant by definition. Duplicated transmissions are compared
+each by itself.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ..core.errors import TraceFormatError
 from ..trace.declared import schema
-from .computation import Computation, Event, Trace, encode
-from .linearization import Ints
-from .maximal_sends import Sends, count_edge_units, fill_edge_units, index_sends, units_of_cut
+from .compiled import compiled
+from .computation import RECEIVE, SEND, Computation, Event, Trace, encode
+from .linearization import Ints, find, members, offsets_of
 from .stamps import stamp_computation
+
+DEFAULT_EXAMPLES = 3
 
 EDGES = schema("computation string, process string, seq int64, message string, destination string")
 COUNTS = pa.schema([*EDGES, *schema("units int64")])
@@ -56,7 +72,7 @@ class NecessaryUnits:
     def edge_units(self) -> tuple[Ints, Ints]:
         """(offsets, slots): the units of an edge are slots[offsets[edge]:offsets[edge + 1]]."""
         c = self.computation
-        offsets = np.concatenate([[0], np.cumsum(self.edge_counts)]).astype(np.int64)
+        offsets = offsets_of(self.edge_counts)
         return offsets, fill_edge_units(c.send, c.process, c.dest_offsets, self._sends, offsets)
 
     def in_log(self, e: int) -> Ints:
@@ -70,35 +86,21 @@ class NecessaryUnits:
         c = self.computation
         return Unit(c.message_name(c.slot_message[slot]), c.process_names[c.slot_dest[slot]])
 
-    def edges_table(self, edges: Ints) -> pa.Table:
-        c = self.computation
-        sends = c.slot_send[edges]
-        return pa.table(
-            [
-                *c.names_of(c.process[sends]),
-                pa.array(c.recorded_seq[sends].astype(np.int64)),
-                self._messages(edges),
-                c.names_of(c.slot_dest[edges])[1],
-            ],
-            schema=EDGES,
-        )
-
     def counts_table(self) -> pa.Table:
         """One row per edge: how many units it must carry."""
-        edges = self.edges_table(np.arange(len(self.edge_counts)))
-        return edges.append_column(COUNTS.field("units"), pa.array(self.edge_counts))
+        return self._table(COUNTS, np.arange(len(self.edge_counts)), pa.array(self.edge_counts))
 
     def units_table(self) -> pa.Table:
-        c = self.computation
-        _, slots = self.edge_units()
+        """One row per unit on each edge."""
+        c, (_, slots) = self.computation, self.edge_units()
         edges = np.repeat(np.arange(len(self.edge_counts)), self.edge_counts)
-        table = self.edges_table(edges)
-        table = table.append_column(UNITS.field("unit_message"), self._messages(slots))
-        return table.append_column(UNITS.field("unit_destination"), c.names_of(c.slot_dest[slots])[1])
+        return self._table(UNITS, edges, c.messages_of(slots), c.names_of(c.slot_dest[slots])[1])
 
-    def _messages(self, slots: Ints) -> pa.Array:
+    def _table(self, schema: pa.Schema, edges: Ints, *columns: pa.Array) -> pa.Table:
         c = self.computation
-        return c.names.take(pa.array(c.message_codes[c.slot_message[slots]]))
+        *send, _ = c.event_columns(c.slot_send[edges])
+        names = [*send, c.messages_of(edges), c.names_of(c.slot_dest[edges])[1]]
+        return pa.table([*names, *columns], schema=schema)
 
 
 class Necessary:
@@ -131,3 +133,254 @@ class Necessary:
 
 def necessary(trace: Trace) -> Necessary:
     return Necessary(encode(trace))
+
+
+NEVER = np.iinfo(np.int32).max
+
+
+class Sends(NamedTuple):
+    """All that a cut needs to know of a computation. Index -1 means none."""
+
+    vectors: Ints
+    first: Ints  # of each process, the first of its computation
+    chain_offsets: Ints
+    chain: Ints
+    newest: Ints  # of each event, the last row of `latest` made by its process by then
+    latest: Ints  # sends x width: the slot of the last message to each, that send included
+    slot_send: Ints
+    slot_sender: Ints  # its entry in vectors
+    slot_dest: Ints  # likewise
+    slot_seq: Ints  # of its send
+    slot_done: Ints  # the seq of its delivery, or NEVER
+
+
+@compiled
+def last_sends(process, processes, sends, message, dest_offsets, slot_dest, width):  # type: ignore[no-untyped-def]
+    """The columns `latest` and `newest` of Sends; sends are the send events in topological order."""
+    latest = np.full((sends.size, width), -1, np.int32)
+    newest = np.full(process.size, -1, np.int32)
+    current = np.full(processes, -1, np.int32)
+    row = 0
+    for e in range(process.size):
+        p = process[e]
+        if row < sends.size and sends[row] == e:
+            if current[p] >= 0:
+                latest[row] = latest[current[p]]
+            m = message[e]
+            for slot in range(dest_offsets[m], dest_offsets[m + 1]):
+                latest[row, slot_dest[slot]] = slot
+            current[p] = row
+            row += 1
+        newest[e] = current[p]
+    return latest, newest
+
+
+def index_sends(c: Computation, vectors: Ints) -> Sends:
+    sends = np.flatnonzero(c.kind == SEND)
+    slot_dest = c.slot_dest - c.first[c.slot_dest]
+    latest, newest = last_sends(c.process, c.processes, sends, c.message, c.dest_offsets, slot_dest, c.width)
+    sender = c.process[c.slot_send]
+    done = np.where(c.slot_delivery >= 0, c.seq[c.slot_delivery], NEVER) if c.events else c.slot_delivery
+    slots = c.slot_send, sender - c.first[sender], slot_dest, c.seq[c.slot_send], done.astype(np.int32)
+    return Sends(vectors, c.first, c.chain_offsets, c.chain, newest, latest, *slots)
+
+
+@compiled
+def units_of_cut(cut, first_process, s, units):  # type: ignore[no-untyped-def]
+    """Write the maximal slots not delivered within the cut to units, by destination; returns how many.
+
+    Entry k of the cut is about process first_process + k.
+    """
+    n = cut.size
+    rows = np.empty(n, np.int64)
+    sends = np.empty(n, np.int64)
+    senders = 0
+    for p in range(n):
+        if cut[p] > 0:
+            row = s.newest[s.chain[s.chain_offsets[first_process + p] + cut[p] - 1]]
+            if row >= 0:
+                rows[senders] = row
+                senders += 1
+    count = 0
+    for x in range(n):
+        first, candidates = count, 0
+        for r in range(senders):
+            slot = s.latest[rows[r], x]
+            if slot >= 0:
+                sends[candidates] = s.slot_send[slot]
+                candidates += 1
+                if s.slot_done[slot] > cut[x]:
+                    units[count] = slot
+                    count += 1
+        kept = first
+        for k in range(first, count):
+            if not _is_covered(units[k], sends[:candidates], s):
+                units[kept] = units[k]
+                kept += 1
+        count = kept
+    return count
+
+
+@compiled
+def _is_covered(slot, sends, s):  # type: ignore[no-untyped-def]
+    """Whether the slot's send happened before another of these sends."""
+    for send in sends:
+        if send != s.slot_send[slot] and s.vectors[send, s.slot_sender[slot]] >= s.slot_seq[slot]:
+            return True
+    return False
+
+
+@compiled
+def _units_before(e, process, s, units):  # type: ignore[no-untyped-def]
+    """The units necessary after everything that happened before e, e itself left out."""
+    first = s.first[process]
+    cut = s.vectors[e].copy()
+    cut[process - first] -= 1
+    return units_of_cut(cut, first, s, units)
+
+
+@compiled
+def count_edge_units(message_send, process, dest_offsets, s):  # type: ignore[no-untyped-def]
+    """How many units each slot's edge must carry."""
+    n = s.vectors.shape[1]
+    units = np.empty(n * n, np.int64)
+    slot_dest = s.slot_dest
+    counts = np.zeros(slot_dest.size, np.int64)
+    about = np.zeros(n, np.int64)
+    for m in range(message_send.size):
+        if message_send[m] < 0:
+            continue
+        found = _units_before(message_send[m], process[message_send[m]], s, units)
+        about[:] = 0
+        for k in range(found):
+            about[slot_dest[units[k]]] += 1
+        common = found
+        for slot in range(dest_offsets[m], dest_offsets[m + 1]):
+            common -= about[slot_dest[slot]]
+        for slot in range(dest_offsets[m], dest_offsets[m + 1]):
+            counts[slot] = common + about[slot_dest[slot]]
+    return counts
+
+
+@compiled
+def fill_edge_units(message_send, process, dest_offsets, s, offsets):  # type: ignore[no-untyped-def]
+    """The units of each slot's edge, at offsets[slot]:offsets[slot + 1]."""
+    n = s.vectors.shape[1]
+    units = np.empty(n * n, np.int64)
+    slot_dest = s.slot_dest
+    carried = np.empty(offsets[-1], np.int64)
+    addressed = np.zeros(n, np.bool_)
+    for m in range(message_send.size):
+        if message_send[m] < 0:
+            continue
+        found = _units_before(message_send[m], process[message_send[m]], s, units)
+        edges = range(dest_offsets[m], dest_offsets[m + 1])
+        for slot in edges:
+            addressed[slot_dest[slot]] = True
+        for slot in edges:
+            at = offsets[slot]
+            for k in range(found):
+                x = slot_dest[units[k]]
+                if x == slot_dest[slot] or not addressed[x]:
+                    carried[at] = units[k]
+                    at += 1
+        for slot in edges:
+            addressed[slot_dest[slot]] = False
+    return carried
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A unit that a transmission should have carried and did not, or carried unnecessarily."""
+
+    receive: Event
+    unit: Unit
+
+    def __str__(self) -> str:
+        return f"{self.unit} on {self.receive.message} to {self.receive.process} (#{self.receive.seq})"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """`holds` is None where no transmission recorded its units."""
+
+    recorded: int  # transmissions compared; equal of them carried exactly what was necessary
+    equal: int
+    missing: int  # units that were necessary and not carried, over all transmissions
+    redundant: int  # units that were carried and not necessary
+    unmatched: int  # recorded transmissions of messages never sent to that process: nothing to compare with
+    missing_examples: tuple[Mismatch, ...]
+    redundant_examples: tuple[Mismatch, ...]
+
+    @property
+    def holds(self) -> bool | None:
+        return self.equal == self.recorded if self.recorded else None
+
+
+def audit_units(
+    table: pa.Table, *, against: Necessary | None = None, examples: int = DEFAULT_EXAMPLES
+) -> Audit:
+    """Compare what was carried with what was necessary; `against` saves working that out again."""
+    carried = pc.map_lookup(table["attributes"], pa.scalar("units"), "first").combine_chunks()
+    counts: Counter[str] = Counter()
+    shown: dict[str, list[Mismatch]] = {"missing": [], "redundant": []}
+    for units in (against or necessary(table)).computations:
+        c, slots = units.computation, units.computation.slot_dest.size
+        arrivals = np.flatnonzero(c.kind == RECEIVE)
+        texts = carried.take(pa.array(c.row[arrivals]))
+        arrivals = arrivals[texts.is_valid().to_numpy(zero_copy_only=False)]
+        edges = c.slots_of(c.message[arrivals], c.process[arrivals])
+        arrivals, edges, recorded = arrivals[edges >= 0], edges[edges >= 0], arrivals.size
+        words, owners = _words(carried.take(pa.array(c.row[arrivals])))
+        named = [_unit(word) for word in words.dictionary.to_pylist()]
+        # Units are numbered by slot; those that are no slot come after, in order of appearance.
+        width = slots + len(named)
+        said = np.unique(owners * width + _numbers(c, named)[words.indices.to_numpy()])
+        due = said
+        if arrivals.size:
+            offsets, necessary_slots = units.edge_units()
+            lengths = np.diff(offsets)[edges]
+            due = necessary_slots[members(offsets[edges], lengths)]
+            due = np.sort(np.repeat(np.arange(edges.size), lengths) * width + due)
+        wrong = {
+            "missing": np.setdiff1d(due, said, assume_unique=True),
+            "redundant": np.setdiff1d(said, due, assume_unique=True),
+        }
+        for what, keys in wrong.items():
+            counts[what] += keys.size
+            for at, number in zip(*np.divmod(keys[: examples - len(shown[what])], width), strict=True):
+                unit = units.unit(number) if number < slots else named[number - slots]
+                shown[what].append(Mismatch(c.event(arrivals[at]), unit))
+        counts["recorded"] += arrivals.size
+        counts["unmatched"] += recorded - arrivals.size
+        counts["equal"] += arrivals.size - np.unique(np.concatenate([*wrong.values()]) // width).size
+    recorded, equal, missing, redundant, unmatched = (
+        counts[name] for name in ("recorded", "equal", "missing", "redundant", "unmatched")
+    )
+    examples_of = tuple(shown["missing"]), tuple(shown["redundant"])
+    return Audit(recorded, equal, missing, redundant, unmatched, *examples_of)
+
+
+def _numbers(c: Computation, named: Sequence[Unit]) -> Ints:
+    """The number of each of these units."""
+    places = {name: p for p, name in enumerate(c.process_names)}
+    messages = pa.array([unit.message for unit in named], pa.string())
+    codes = pc.fill_null(pc.index_in(messages, value_set=c.names), -1).to_numpy()
+    dest = np.array([places.get(unit.destination, -1) for unit in named], np.int64)
+    slots = c.slots_of(find(c.message_codes, codes), dest)
+    return np.where(slots >= 0, slots, c.slot_dest.size + np.arange(slots.size))
+
+
+def _words(texts: pa.Array) -> tuple[pa.DictionaryArray, Ints]:
+    """Split all texts into words; returns the words and, for each, the number of its text."""
+    lists = pc.split_pattern(texts.cast(pa.string()), " ")
+    words, owners = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    written = pc.not_equal(words, "")
+    return words.filter(written).dictionary_encode(), owners.filter(written).to_numpy().astype(np.int64)
+
+
+def _unit(word: str) -> Unit:
+    message, arrow, destination = word.rpartition(">")
+    if not arrow:
+        raise TraceFormatError(f"{word!r} is no unit; write message>destination", field="attributes.units")
+    return Unit(message, destination)

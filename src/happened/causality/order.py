@@ -1,4 +1,4 @@
-"""Did deliveries keep causal, FIFO or total order?
+"""Did deliveries keep causal, FIFO or total order, and did every message arrive?
 
 A delivery is early in causal order if a message sent causally before it to the same process is delivered
 there later; in FIFO order, if such a message has the same sender. Only first deliveries at addressed
@@ -13,61 +13,81 @@ deliveries, and `judgement` weighs them by whether the trace is complete.
 
 Looking at the oldest undelivered message of each sender is enough for both: if any message of that sender
 happened before, so did its oldest. Cost: deliveries x processes.
+
+`check_delivery` asks whether every message reached those it was sent to, once, and nobody else. Every
+delivery has one fate: the first at a destination, a repetition at the same process, a delivery at a process
+it was not sent to, or of a message the trace has no send of. What is left is lost: addressed to a process
+that never delivered it (or had not yet, when the trace ends). All of this goes for messages that were sent
+unordered too. In a window of a trace, a message without a send was sent outside of it.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from .compiled import compiled
 from .computation import Computation, Event, Trace, encode
-from .linearization import Ints
+from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, SENT_OUTSIDE, Ints
+from .reach import causal_path
 from .stamps import stamp_computation
 from .total_order import total_order
 from .verdict import EarlyDelivery, LostCause, Verdict, Witness
-from .witness import causal_path
 
 ORDERS = ("causal", "fifo", "total")
 DEFAULT_LIMIT = 100
+DEFAULT_EXAMPLES = 3
 
 
 def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIMIT) -> Verdict:
     """Judge the deliveries of every computation; at most `limit` witnesses of each kind are worked out."""
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; choose one of {', '.join(ORDERS)}")
-    deliveries = violations = lost = 0
-    decided = False
+    every: list[Verdict] = []
     witnesses: list[Witness] = []
-    lost_witnesses: list[LostCause] = []
-    for computation in encode(trace):
+    lost: list[LostCause] = []
+    for c in encode(trace):
         if order == "total":
-            found = total_order(computation, limit - len(witnesses))
+            found = total_order(c, limit - len(witnesses))
         else:
-            vectors = stamp_computation(computation)
-            left = limit - max(len(witnesses), len(lost_witnesses))
-            found = causal_order(computation, vectors, order, left)
-        deliveries += found.deliveries
-        violations += found.violations
-        lost += found.lost_causes
-        decided = decided or found.holds is not None
+            left = limit - max(len(witnesses), len(lost))
+            found = causal_order(c, stamp_computation(c), order, left)
+        every.append(found)
         witnesses += found.witnesses
-        lost_witnesses += found.lost_witnesses
-    holds = violations == 0 if decided else None
-    return Verdict(order, holds, deliveries, violations, tuple(witnesses), lost, tuple(lost_witnesses))
+        lost += found.lost_witnesses
+    deliveries, violations, lost_causes = (
+        sum(getattr(each, name) for each in every) for name in ("deliveries", "violations", "lost_causes")
+    )
+    holds = violations == 0 if any(each.holds is not None for each in every) else None
+    return Verdict(order, holds, deliveries, violations, tuple(witnesses), lost_causes, tuple(lost))
 
 
 def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdict:
     """Causal or FIFO order of one computation, or of a union."""
-    of = faults_of_order(c, vectors, order)
+    of, limit = faults_of_order(c, vectors, order), max(limit, 0)
     if of.deliveries == 0:
         return Verdict(order, None, 0, 0, ())
-    witnesses = islice(_early_deliveries(c, order, vectors, of.early, of.overtaken), max(limit, 0))
-    named = islice(_lost_witnesses(c, order, vectors, of.lost, of.shown), max(limit, 0))
-    count = of.early.size
-    return Verdict(order, count == 0, of.deliveries, count, tuple(witnesses), of.lost.size, tuple(named))
+
+    def told(slot: int) -> tuple[str, str, str, str]:
+        dest = c.slot_dest[slot]
+        where = c.computation_names[c.owner[dest]], c.process_names[dest]
+        return order, *where, c.message_name(c.slot_message[slot])
+
+    def between(first: int, last: int) -> tuple[Event, ...]:
+        return tuple(map(c.event, causal_path(c, vectors, int(c.slot_send[first]), int(c.slot_send[last]))))
+
+    def delivery(slot: int) -> tuple[str, Event]:
+        return c.message_name(c.slot_message[slot]), c.event(c.slot_delivery[slot])
+
+    witnesses = tuple(
+        EarlyDelivery(*told(early), delivery(early)[1], *delivery(passed), between(passed, early))
+        for early, passed in zip(of.early[:limit], of.overtaken[:limit], strict=True)
+    )
+    lost = tuple(
+        LostCause(*told(slot), *delivery(shown), between(slot, shown))
+        for slot, shown in zip(of.lost[:limit], of.shown[:limit], strict=True)
+    )
+    return Verdict(order, of.early.size == 0, of.deliveries, of.early.size, witnesses, of.lost.size, lost)
 
 
 class FaultsOfOrder(NamedTuple):
@@ -82,16 +102,22 @@ class FaultsOfOrder(NamedTuple):
 
 def faults_of_order(c: Computation, vectors: Ints, order: str) -> FaultsOfOrder:
     """What breaks causal or FIFO order in a computation, or in a union, in the order of deliveries."""
-    slots = np.flatnonzero(c.slot_delivery >= 0)
-    slots = slots[np.argsort(c.slot_delivery[slots])]
-    if slots.size == 0:
-        nothing = np.empty(0, np.int64)
-        return FaultsOfOrder(0, nothing, nothing, nothing, nothing)
-    fifo = order == "fifo"
-    overtaken = _overtaken(c, slots, vectors, same_sender_only=fifo)
-    early = np.flatnonzero(overtaken >= 0)
-    lost, shown = _lost_causes(c, slots, vectors, same_sender_only=fifo)
-    return FaultsOfOrder(slots.size, slots[early], overtaken[early], lost, shown)
+    delivered = np.flatnonzero(c.slot_delivery >= 0)
+    delivered = delivered[np.argsort(c.slot_delivery[delivered])]
+    lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
+    send, entry, fifo = c.slot_send[delivered], np.arange(c.processes) - c.first, order == "fifo"
+
+    def told(slots: Ints) -> Ints:
+        sends = c.slot_send[slots]
+        return np.column_stack([c.process[sends], c.seq[sends], c.slot_dest[slots]]).astype(np.int64)
+
+    slots = told(delivered)
+    passed = overtaken(vectors, send, slots, send.size, Channels.of(slots, c.processes), entry, fifo)
+    early = np.flatnonzero(passed >= 0)
+    found = first_to_follow(vectors, send, slots, told(lost), entry, fifo)
+    shown = np.flatnonzero(found >= 0)
+    of_early, of_lost = (delivered[early], delivered[passed[early]]), (lost[shown], delivered[found[shown]])
+    return FaultsOfOrder(send.size, *of_early, *of_lost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,26 +131,30 @@ class Channels:
     of_dest: Ints  # the channels to process x are of_dest[x]:of_dest[x + 1]
 
     @classmethod
-    def of(cls, dest: Ints, sender: Ints, seq: Ints, processes: int) -> "Channels":
-        # In 64 bits: destinations are stored in 32, and processes squared need not fit there.
-        keys = dest.astype(np.int64) * processes + sender
+    def of(cls, slots: Ints, processes: int) -> "Channels":
+        """From (sender, seq of the send, destination) of each slot."""
+        sender, seq, dest = slots[:, :3].T
+        keys = dest * processes + sender
         distinct, of_slot = np.unique(keys, return_inverse=True)
         ends = np.cumsum(np.bincount(of_slot, minlength=distinct.size))
         of_dest = np.searchsorted(distinct // processes, np.arange(processes + 1))
         return cls(np.lexsort((seq, keys)), ends, of_slot, distinct % processes, of_dest)
 
 
-def _overtaken(c: Computation, slots: Ints, vectors: Ints, same_sender_only: bool) -> Ints:
-    """For each slot, in order of delivery, a slot it overtook or -1."""
-    send = c.slot_send[slots]
-    dest = c.slot_dest[slots]
-    channels = Channels.of(dest, c.process[send], c.seq[send], c.processes)
-    entries = channels.sender - c.first[channels.sender]
-    found = early_deliveries(
-        slots.size, send, dest, channels.of_slot, c.seq[send], vectors, channels.queue, channels.ends,
-        entries, channels.of_dest, same_sender_only,
+def overtaken(
+    vectors: Ints, send: Ints, slots: Ints, deliveries: int, channels: Channels, entry: Ints, fifo: bool
+) -> Ints:
+    """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
+
+    Slots are given by (sender, seq of the send, destination) and the row of their send in `vectors`; those
+    beyond are delivered after all of these. `entry` is that of each process in `vectors`, or negative if it
+    is not there: then whether its messages were overtaken is not seen.
+    """
+    found: Ints = early_deliveries(
+        deliveries, send, slots[:, 2].copy(), channels.of_slot, slots[:, 1].copy(), vectors, channels.queue,
+        channels.ends, entry[channels.sender], channels.of_dest, fifo,
     )  # fmt: skip
-    return np.where(found >= 0, slots[found], -1)
+    return found
 
 
 @compiled
@@ -132,12 +162,8 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     deliveries, send, dest, channel, seq, vectors, queue, channel_ends, channel_sender, dest_channels,
     same_sender_only,
 ):  # fmt: skip
-    """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
-
-    The slots beyond are delivered after all of these. queue holds the slots of each channel in sending
-    order; those of channel k end at channel_ends[k]; channel_sender is its sender's entry in vectors, or
-    negative if that is not there: then whether its messages were overtaken is not seen.
-    """
+    """As `overtaken`. queue holds the slots of each channel in sending order; those of channel k end at
+    channel_ends[k]; channel_sender is its sender's entry in vectors."""
     overtaken = np.full(deliveries, -1, np.int64)
     delivered = np.zeros(send.size, np.bool_)
     head = np.zeros(channel_ends.size, np.int64)
@@ -159,47 +185,17 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     return overtaken
 
 
-def _lost_causes(c: Computation, slots: Ints, vectors: Ints, same_sender_only: bool) -> tuple[Ints, Ints]:
-    """The slots that are lost causes, and for each the slot whose delivery is the first to show it."""
-    lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
-    send = c.slot_send[lost]
-    sender = c.process[send]
-    found = first_to_follow(
-        vectors, c.slot_send[slots], c.slot_dest[slots], c.process[c.slot_send[slots]], c.processes,
-        c.slot_dest[lost], sender, c.seq[send], sender - c.first[sender], same_sender_only,
-    )  # fmt: skip
-    shown = np.flatnonzero(found >= 0)
-    return lost[shown], slots[found[shown]]
-
-
-def first_to_follow(
-    vectors: Ints,
-    send: Ints,
-    dest: Ints,
-    sender: Ints,
-    processes: int,
-    lost_dest: Ints,
-    lost_sender: Ints,
-    lost_seq: Ints,
-    lost_entry: Ints,
-    same_sender_only: bool,
-) -> Ints:
-    """For each lost slot, the first delivery at its destination of a message sent causally after it, or -1.
-
-    Deliveries are given in topological order by the row of their send in `vectors`, their destination and
-    their sender; lost slots by destination, sender, seq of the send and the sender's entry in vectors.
-    """
-    found = np.full(lost_dest.size, -1, np.int64)
-    if not found.size:
-        return found
-    at = np.flatnonzero(np.isin(dest, lost_dest))  # deliveries elsewhere can show nothing
+def first_to_follow(vectors: Ints, send: Ints, delivered: Ints, lost: Ints, entry: Ints, fifo: bool) -> Ints:
+    """For each lost slot, the first delivery at its destination of a message sent causally after it, or -1;
+    slots and entries as in `overtaken`."""
+    found = np.full(len(lost), -1, np.int64)
+    at = np.flatnonzero(np.isin(delivered[:, 2], lost[:, 2]))  # deliveries elsewhere can show nothing
     if not at.size:
         return found
-    channels = Channels.of(lost_dest, lost_sender, lost_seq, processes)
-    entries = lost_entry[channels.queue[channels.ends - 1]]
+    channels, sender = Channels.of(lost, entry.size), delivered[at, 0]
     first = follow_lost(
-        vectors, send[at], dest[at], sender[at], lost_seq[channels.queue], channels.ends, channels.sender,
-        entries, channels.of_dest, same_sender_only,
+        vectors, send[at], delivered[at, 2], sender, lost[channels.queue, 1], channels.ends, channels.sender,
+        entry[channels.sender], channels.of_dest, fifo,
     )  # fmt: skip
     found[channels.queue] = np.where(first >= 0, at[first], -1)
     return found
@@ -225,41 +221,63 @@ def follow_lost(  # type: ignore[no-untyped-def]
     return found
 
 
-def _early_deliveries(
-    c: Computation, order: str, vectors: Ints, early: Ints, overtaken: Ints
-) -> Iterator[EarlyDelivery]:
-    for slot, passed in zip(early, overtaken, strict=True):
-        yield EarlyDelivery(
-            order,
-            *_destination(c, slot),
-            c.message_name(c.slot_message[slot]),
-            c.event(c.slot_delivery[slot]),
-            c.message_name(c.slot_message[passed]),
-            c.event(c.slot_delivery[passed]),
-            _between(c, vectors, passed, slot),
-        )
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that was addressed to a process and not delivered there."""
+
+    send: Event
+    destination: str
+
+    def __str__(self) -> str:
+        return f"{self.send.message} to {self.destination} (sent at {self.send.process}#{self.send.seq})"
 
 
-def _lost_witnesses(
-    c: Computation, order: str, vectors: Ints, lost: Ints, delivered: Ints
-) -> Iterator[LostCause]:
-    for slot, shown in zip(lost, delivered, strict=True):
-        yield LostCause(
-            order,
-            *_destination(c, slot),
-            c.message_name(c.slot_message[slot]),
-            c.message_name(c.slot_message[shown]),
-            c.event(c.slot_delivery[shown]),
-            _between(c, vectors, slot, shown),
-        )
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Counts over all computations, and the first few of each kind."""
+
+    events: int
+    processes: int
+    messages: int  # sent
+    deliveries: int  # of any fate
+    lost: int
+    duplicated: int
+    misdelivered: int
+    never_sent: int
+    lost_examples: tuple[Lost, ...]
+    duplicated_examples: tuple[Event, ...]
+    misdelivered_examples: tuple[Event, ...]
+    never_sent_examples: tuple[Event, ...]
+    sent_outside: int = 0  # deliveries of messages that were sent outside of the window
 
 
-def _destination(c: Computation, slot: int) -> tuple[str, str]:
-    """The computation and the process that a slot is addressed to."""
-    dest = c.slot_dest[slot]
-    return c.computation_names[c.owner[dest]], c.process_names[dest]
-
-
-def _between(c: Computation, vectors: Ints, first: int, last: int) -> tuple[Event, ...]:
-    """The causal path between the sends of two slots."""
-    return tuple(map(c.event, causal_path(c, vectors, int(c.slot_send[first]), int(c.slot_send[last]))))
+def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliveries:
+    """What became of the messages of all computations, with so many examples of each fault."""
+    computations = encode(trace)
+    fates = {"duplicated": REPEATED, "misdelivered": MISDELIVERED, "never_sent": NEVER_SENT}
+    count = dict.fromkeys(("lost", "sent_outside", *fates), 0)
+    shown: dict[str, list[Event]] = {name: [] for name in fates}
+    lost: list[Lost] = []
+    for c in computations:
+        for name, fate in fates.items():
+            found = np.flatnonzero(c.fate == fate)
+            count[name] += found.size
+            shown[name] += [c.event(e) for e in found[: examples - len(shown[name])]]
+        count["sent_outside"] += int(np.count_nonzero(c.fate == SENT_OUTSIDE))
+        slots, aside = np.flatnonzero(c.slot_delivery < 0), np.flatnonzero(c.aside.delivery < 0)
+        count["lost"] += slots.size + aside.size
+        message = np.concatenate([c.slot_message[slots], c.aside.message[aside]])
+        dest = np.concatenate([c.slot_dest[slots], c.aside.dest[aside]])
+        for m, to in list(zip(message, dest, strict=True))[: max(examples - len(lost), 0)]:
+            lost.append(Lost(c.event(c.send[m]), c.process_names[to]))
+    return Deliveries(
+        events=sum(c.events for c in computations),
+        processes=sum(c.processes for c in computations),
+        messages=sum(int(np.count_nonzero(c.send >= 0)) for c in computations),
+        deliveries=sum(int(np.count_nonzero(c.fate)) for c in computations),
+        lost_examples=tuple(lost),
+        duplicated_examples=tuple(shown["duplicated"]),
+        misdelivered_examples=tuple(shown["misdelivered"]),
+        never_sent_examples=tuple(shown["never_sent"]),
+        **count,
+    )

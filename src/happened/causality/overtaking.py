@@ -15,19 +15,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .computation import event_ids
+from .computation import Event
 from .epochs import Frontier, Stamped, event_keys
 from .linearization import Ints
-from .questions.order import EARLY, LOST_CAUSES, MOST_PATHS, VIOLATIONS, early_in_epoch, shown_in_epoch
+from .questions import Answers
+from .questions.order import (
+    LOST_CAUSES,
+    LOST_TOTALS,
+    MOST_PATHS,
+    VIOLATIONS,
+    deliveries_table,
+    early_in_epoch,
+    early_row,
+    shown_in_epoch,
+    steps,
+)
 
-NEVER = np.iinfo(np.int64).max
-"""The seq of a delivery that has not been seen."""
+NEVER = np.iinfo(np.int64).max  # The seq of a delivery that has not been seen
 
-Slot = tuple[int, int, int]
-"""(sender, seq of the send, destination)"""
+Slot = tuple[int, ...]  # (sender, seq of the send, destination)
 
-Named = Callable[[Ints, Ints], pa.Array]
-"""The names of the messages that processes sent at some seqs."""
+Named = Callable[[Ints, Ints], pa.Array]  # The names of the messages that processes sent at some seqs
 
 
 class Early(NamedTuple):
@@ -40,84 +48,64 @@ class Early(NamedTuple):
     seq: int
 
 
-class Violations(NamedTuple):
-    """Early deliveries: many as integers with the names of their messages, the others as rows."""
-
-    early: Ints  # as EARLY
-    first: pa.Array | None  # names of the early messages
-    other: pa.Array | None  # and of the overtaken ones
-    rows: list[dict[str, Any]]
-
-    def counts(self) -> dict[str, int]:
-        of = {"causal": len(self.early), "fifo": int(self.early[:, 7].sum())}
-        return {order: n + sum(row["order_name"] == order for row in self.rows) for order, n in of.items()}
-
-    def table(self, computation: str, names: list[str]) -> pa.Table:
-        told = [_named(row, computation, names) for row in self.rows]
-        parts = [pa.Table.from_pylist(told, schema=VIOLATIONS)]
-        fifo = np.flatnonzero(self.early[:, 7])
-        for order, at in (("causal", np.arange(len(self.early))), ("fifo", fifo)):
-            if at.size:
-                parts.append(self._of(order, at, computation, names))
-        return pa.concat_tables(parts)
-
-    def _of(self, order: str, at: Ints, computation: str, names: list[str]) -> pa.Table:
-        assert self.first is not None and self.other is not None
-        early = self.early[at]
-        process = pa.array(names, pa.string()).take(pa.array(early[:, 0]))
-        first, other = (pa.array(early[:, column]) for column in (3, 6))
-        messages = self.first.take(pa.array(at)), self.other.take(pa.array(at))
-        paths: list[Any] = [None] * at.size
-        for k, (_, sender, sent, _, p, seq, _, _) in enumerate(early[:MOST_PATHS].tolist()):
-            ends = (p, seq, messages[1][k].as_py()), (sender, sent, messages[0][k].as_py())
-            paths[k] = [_step(end, names) for end in ends]
-        columns = [
-            pa.repeat(computation, at.size),
-            pa.repeat(order, at.size),
-            process,
-            messages[0],
-            first,
-            event_ids(process, first),
-            messages[1],
-            other,
-            event_ids(process, other),
-            pa.array(paths, VIOLATIONS.field("path").type),
-        ]
-        return pa.table(columns, schema=VIOLATIONS)
-
-
 class Overtaking:
-    def __init__(self) -> None:
+    """names   of the processes of the computation; others may be appended to this list"""
+
+    def __init__(self, computation: str, names: list[str]) -> None:
+        self._computation, self._names = computation, names
         self._waiting: dict[Slot, list[Early]] = {}
         self._overtaken: dict[Slot, str] = {}  # the names of all slots in `_waiting` and `_shown`
         self._told: set[tuple[int, int, str]] = set()  # (dest, seq, order) of the early ones told
         self._shown: dict[Slot, dict[str, Early]] = {}  # of what is in flight, the first to be sent after it
 
     def step(
-        self, stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints, named: Named
-    ) -> Violations:
+        self,
+        stamped: Stamped,
+        frontier: Frontier,
+        delivered: Ints,
+        later: Ints,
+        named: Named,
+        answers: Answers,
+    ) -> None:
         """What deliveries of this epoch show; slots as in EpochView, with NEVER for those of `later`."""
         rows: list[dict[str, Any]] = []
         known_to_us = _slot_keys(np.array([*self._overtaken], np.int64).reshape(-1, 3))
         awaited = np.isin(_slot_keys(delivered), known_to_us)
-        for sender, sent, dest, seq in delivered[awaited].tolist():
-            slot = (sender, sent, dest)
-            name = self._overtaken.pop(slot, "")
-            self._shown.pop(slot, None)
-            for waiting in self._waiting.pop(slot, ()):
-                rows += self._tell(waiting, slot, name, seq)
-        if not len(delivered):
-            return Violations(np.empty((0, len(EARLY)), np.int64), None, None, rows)
-        in_order = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
-        self._show(shown_in_epoch(stamped, frontier, in_order, later), named)
-        early = early_in_epoch(stamped, frontier, in_order, later)
-        known = early[:, 6] != NEVER
-        if not known.all():
-            slots = np.concatenate([delivered, later])
-            rows += self._wait(stamped, frontier, early[~known], slots, named)
-        early = early[known]
-        first, other = (named(early[:, at], early[:, at + 1]) for at in (1, 4))
-        return Violations(early, first, other, rows)
+        for *slot, seq in delivered[awaited].tolist():
+            name = self._overtaken.pop(tuple(slot), "")
+            self._shown.pop(tuple(slot), None)
+            for waiting in self._waiting.pop(tuple(slot), ()):
+                rows += self._tell(waiting, tuple(slot), name, seq)
+        if len(delivered):
+            in_order = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
+            self._show(shown_in_epoch(stamped, frontier, in_order, later), named)
+            early = early_in_epoch(stamped, frontier, in_order, later)
+            known = early[:, 6] != NEVER
+            if not known.all():
+                slots = np.concatenate([delivered, later])
+                rows += self._wait(stamped, frontier, early[~known], slots, named)
+            self._tell_known(early[known], named, answers)
+        for row in rows:
+            answers.totals[f"{row['order_name']}_violations"] += 1
+        answers.add("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS))
+        # What no waiting delivery needs any more is forgotten.
+        still = {(each.dest, each.seq) for waiting in self._waiting.values() for each in waiting}
+        self._told = {key for key in self._told if key[:2] in still}
+
+    def _tell_known(self, early: Ints, named: Named, answers: Answers) -> None:
+        """Tell of early deliveries, as EARLY, of which all is known; they may be many."""
+        for order, chosen in (("causal", early), ("fifo", early[early[:, 7] > 0])):
+            names = [
+                pa.repeat(self._computation, len(chosen)),
+                pa.array(self._names).take(pa.array(chosen[:, 0])),
+            ]
+            first, other = named(chosen[:, 1], chosen[:, 2]), named(chosen[:, 4], chosen[:, 5])
+            paths: list[Any] = [None] * len(chosen)
+            for k, (_, sender, sent, _, p, seq, _, _) in enumerate(chosen[:MOST_PATHS].tolist()):
+                paths[k] = steps(self._sends((p, seq, other[k].as_py()), (sender, sent, first[k].as_py())))
+            told = [(first, chosen[:, 3]), (other, chosen[:, 6])]
+            answers.totals[f"{order}_violations"] += len(chosen)
+            answers.add("violations", deliveries_table(VIOLATIONS, order, names, told, paths))
 
     def _wait(
         self, stamped: Stamped, frontier: Frontier, early: Ints, slots: Ints, named: Named
@@ -142,6 +130,7 @@ class Overtaking:
         return rows
 
     def _show(self, shown: Ints, named: Named) -> None:
+        """Remember lost causes that deliveries show, of each order the first delivery that does."""
         lost, first = (named(shown[:, at], shown[:, at + 1]).to_pylist() for at in (2, 4))
         for (fifo, dest, p, at, sender, sent, seq), name, message in zip(
             shown.tolist(), lost, first, strict=True
@@ -150,27 +139,22 @@ class Overtaking:
             of_slot.setdefault("fifo" if fifo else "causal", Early(message, sender, sent, dest, seq))
             self._overtaken[p, at, dest] = name
 
-    def retire(self, slots: Iterable[Slot]) -> list[dict[str, Any]]:
-        """These will never be delivered: rows of LOST_CAUSES."""
-        rows: list[dict[str, Any]] = []
+    def retire(self, slots: Iterable[Slot], answers: Answers) -> None:
+        """These will never be delivered: lost causes, if something was sent after them and delivered."""
+        rows = []
         for slot in slots:
-            name = self._overtaken.pop(slot, "")
+            name, process = self._overtaken.pop(slot, ""), self._names[slot[2]]
             self._waiting.pop(slot, None)
             for order, first in sorted(self._shown.pop(slot, {}).items()):
-                rows.append(
-                    {
-                        "order_name": order,
-                        "process": slot[2],
-                        "lost": name,
-                        "delivered": first.message,
-                        "delivered_seq": first.seq,
-                        "path": _ends(slot, name, first),
-                    }
-                )
-        return rows
+                answers.totals[LOST_TOTALS[order]] += 1
+                path = steps(self._sends((*slot[:2], name), (first.sender, first.sent, first.message)))
+                delivered = first.message, first.seq, f"{process}#{first.seq}"
+                row = (self._computation, order, process, name, *delivered, path)
+                rows.append(dict(zip(LOST_CAUSES.names, row, strict=True)))
+        answers.add("lost_causes", pa.Table.from_pylist(rows, schema=LOST_CAUSES))
 
-    def end(self) -> list[dict[str, Any]]:
-        return self.retire(sorted(self._shown))
+    def end(self, answers: Answers) -> None:
+        self.retire(sorted(self._shown), answers)
 
     def _tell(self, early: Early, slot: Slot, name: str, seq: int) -> list[dict[str, Any]]:
         """One row for each order, of the first message that was seen to be overtaken."""
@@ -180,51 +164,24 @@ class Overtaking:
             if key in self._told or (order == "fifo" and early.sender != slot[0]):
                 continue
             self._told.add(key)
-            rows.append(
-                {
-                    "order_name": order,
-                    "process": early.dest,
-                    "early": early.message,
-                    "early_seq": early.seq,
-                    "overtaken": name,
-                    "overtaken_seq": seq,
-                    "path": _ends(slot, name, early),
-                }
+            one, other = (
+                self._event("deliver", early.dest, *delivery)
+                for delivery in ((early.seq, early.message), (seq, name))
             )
+            path = self._sends((*slot[:2], name), (early.sender, early.sent, early.message))
+            rows.append(early_row(self._computation, order, one, other, path))
         return rows
 
-    def forget_told(self) -> None:
-        """Drop what no waiting delivery needs any more; called once a batch."""
-        waiting = {(early.dest, early.seq) for each in self._waiting.values() for early in each}
-        self._told = {key for key in self._told if key[:2] in waiting}
+    def _event(self, kind: str, process: int, seq: int, message: str) -> Event:
+        return Event(self._computation, self._names[process], seq, kind, message)
+
+    def _sends(self, *ends: Any) -> list[Event]:
+        """The ends of a causal path, two sends as (process, seq, message). What lies between them is in
+        earlier batches."""
+        return [self._event("send", *end) for end in ends]
 
 
 def _slot_keys(slots: Ints) -> Ints:
     """Slots as single numbers, for processes below 2^12 without collisions; a slot with the key of another is
     looked at in vain."""
     return event_keys(slots[:, 0] << 12 | slots[:, 2], slots[:, 1])
-
-
-def _ends(slot: Slot, name: str, early: Early) -> list[tuple[int, int, str]]:
-    """The ends of the causal path: the two sends. What lies between them is in earlier batches."""
-    return [(slot[0], slot[1], name), (early.sender, early.sent, early.message)]
-
-
-def lost_causes_table(rows: list[dict[str, Any]], computation: str, names: list[str]) -> pa.Table:
-    return pa.Table.from_pylist([_named(row, computation, names) for row in rows], schema=LOST_CAUSES)
-
-
-def _named(row: dict[str, Any], computation: str, names: list[str]) -> dict[str, Any]:
-    process = names[row["process"]]
-    events = {
-        name.replace("_seq", "_event"): f"{process}#{value}"
-        for name, value in row.items()
-        if name.endswith("_seq")
-    }
-    path = [_step(end, names) for end in row["path"]]
-    return row | events | {"computation": computation, "process": process, "path": path}
-
-
-def _step(end: tuple[int, int, str], names: list[str]) -> dict[str, Any]:
-    p, seq, message = end
-    return {"process": names[p], "seq": seq, "kind": "send", "message": message}

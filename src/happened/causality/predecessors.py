@@ -23,20 +23,18 @@ import numpy as np
 import pyarrow as pa
 
 from ..trace.declared import schema
-from .bit_sets import WORD, graph_of, passes_of, reduce
 from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
 from .marks import mark_computation
-from .reach import edges_of
+from .reach import WORD, edges_of, passes_of, reduce
 from .stamps import MOST_CELLS, stamp_computation
 
-STEP_CELLS = 4
-"""A step of bit sets follows an edge and takes as long as so many entries of vectors."""
+STEP_CELLS = 4  # A step of bit sets follows an edge and takes as long as so many entries of vectors
 
 PREDECESSORS = schema(
     "computation string, process string, seq int64, event string, "
-    "cause_process string, cause_seq int64, cause_event string",
+    "cause_process string, cause_seq int64, cause_event string"
 )
 
 
@@ -108,10 +106,8 @@ def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newes
 def computation_predecessors(c: Computation, vectors: Ints, relevant: Ints) -> tuple[Ints, Ints]:
     """The same from vectors: the edges (effects, causes) among the relevant events, by index."""
     newest = newest_relevant(c.chain_offsets, c.chain, relevant)
-    edges: tuple[Ints, Ints] = reduction_edges(
-        vectors, c.process, c.first, c.seq, relevant, c.chain_offsets, newest
-    )
-    return edges
+    effects, causes = reduction_edges(vectors, c.process, c.first, c.seq, relevant, c.chain_offsets, newest)
+    return effects, causes
 
 
 class Way(Enum):
@@ -129,7 +125,7 @@ def choose(c: Computation, relevant: Ints) -> Way:
         return Way.VECTORS if cells <= MOST_CELLS else Way.MARKS
     if c.width <= WORD and cells <= MOST_CELLS:
         return Way.VECTORS
-    steps = passes_of(graph_of(edges_of(c))).steps
+    steps = passes_of(edges_of(c).in_order()).steps
     return Way.BIT_SETS if cells > min(MOST_CELLS, STEP_CELLS * steps) else Way.VECTORS
 
 
@@ -149,7 +145,7 @@ def find_predecessors(
         return computation_predecessors(c, vectors(c), relevant)
     if way is Way.MARKS:
         return mark_computation(c, relevant)
-    graph = graph_of(edges_of(c))
+    graph = edges_of(c).in_order()
     return reduce(graph, passes_of(graph))
 
 
@@ -172,16 +168,12 @@ class Predecessors:
 
 
 def edges_table(c: Computation, effects: Ints, causes: Ints) -> pa.Table:
-    return pa.table(
-        [*c.event_columns(effects), *c.event_columns(causes)[1:]],
-        schema=PREDECESSORS,
-    )
+    return pa.table([*c.event_columns(effects), *c.event_columns(causes)[1:]], schema=PREDECESSORS)
 
 
 def predecessors(trace: Trace, relevant_only: bool = True) -> Predecessors:
     """Immediate predecessors among the relevant events, or among all of them."""
-    computations = encode(trace)
-    edges = [
-        find_predecessors(c, c.relevant if relevant_only else np.ones(c.events, bool)) for c in computations
-    ]
+    computations, edges = encode(trace), []
+    for c in computations:
+        edges.append(find_predecessors(c, c.relevant if relevant_only else np.ones(c.events, bool)))
     return Predecessors(computations, [effects for effects, _ in edges], [causes for _, causes in edges])

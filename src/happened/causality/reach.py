@@ -3,6 +3,18 @@
 Kernels over a computation, or a union, in its topological order. An event's direct causes are the event
 before it on its process, its `source` and its `causes`.
 Cost: linear in events and edges, each.
+
+For computations whose vectors would be too wide (commit graphs and other DAGs), bit sets tell what is
+reached. A pass gives a bit to each of 64 events, and a word to each later event: the bits of those among the
+64 that are in its past, which is the union of its direct causes' words. So a pass costs one step for each
+edge between its first event and its last question. The reduction asks of an edge u -> v whether another
+direct cause of v has u in its past. Only events with several direct causes ask, and never about their newest
+one. The events asked about are put into passes by how long questions about them last, and then in topological
+order: branches that were merged soon share short passes, and only the long-lived ones need long passes.
+Memory: a few words for each event.
+
+The causal past of an event is a prefix of every process and its future a suffix, so a slice of a computation
+(`Extent`) is two numbers per process.
 """
 
 from typing import NamedTuple
@@ -11,10 +23,14 @@ import numpy as np
 
 from .compiled import compiled
 from .computation import Computation
-from .linearization import Ints
+from .linearization import Ints, members, offsets_of
 
-NEVER = np.iinfo(np.int64).min
-"""The time of an event that has none, nor has anything before it."""
+NEVER = np.iinfo(np.int64).min  # The time of an event that has none, nor has anything before it
+
+WORD = 64
+MOST_WORDS = 8  # Words of an event that are counted in one pass: as many as a cache line holds
+
+CELLS = 8_000_000  # Words, of all events together, that a pass which counts may hold: 64 MB
 
 
 def before_on_process(c: Computation) -> Ints:
@@ -26,66 +42,66 @@ def before_on_process(c: Computation) -> Ints:
 
 
 class Edges(NamedTuple):
-    """The direct causes of events in a topological order, by their numbers there; -1 means none.
+    """The direct causes of events in a topological order, by their numbers there.
 
-    before, source   of each event, the one before it on its process, and the send that it delivers
-    causes           those recorded, of event e from cause_offsets[e] on
+    offsets, causes   of event e causes[offsets[e]:offsets[e + 1]]: the one before it on its process, then
+                      the send that it delivers, then those recorded
     """
 
-    before: Ints
-    source: Ints
-    cause_offsets: Ints
+    before: Ints  # of each event, the one before it on its process; -1 means none
+    offsets: Ints
     causes: Ints
 
     @property
     def events(self) -> int:
         return self.before.size
 
+    @property
+    def effects(self) -> Ints:
+        """The effect of each edge."""
+        return np.repeat(np.arange(self.events), np.diff(self.offsets))
+
     def crossing(self, group: Ints) -> tuple[Ints, Ints]:
         """(causes, effects) of the edges that lead from one group of events to another."""
-        effects = np.repeat(np.arange(self.events), np.diff(self.cause_offsets))
-        ends = [(self.causes, effects)]
-        for one in (self.before, self.source):
-            known = np.flatnonzero(one >= 0)
-            ends.append((one[known], known))
-        u, v = (np.concatenate(part) for part in zip(*ends, strict=True))
-        across = group[u] != group[v]
-        return u[across], v[across]
+        across = group[self.causes] != group[self.effects]
+        return self.causes[across], self.effects[across]
 
     def within(self, group: Ints) -> "Edges":
         """The edges within groups of events."""
-        same = group[self.causes] == np.repeat(group, np.diff(self.cause_offsets))
-        offsets = np.concatenate([[0], np.cumsum(same)])[self.cause_offsets]
-        before, source = (
-            np.where((one >= 0) & (group[one] == group), one, -1) for one in (self.before, self.source)
-        )
-        return Edges(before, source, offsets, self.causes[same])
+        same = group[self.causes] == group[self.effects]
+        before = np.where((self.before >= 0) & (group[self.before] == group), self.before, -1)
+        return Edges(before, offsets_of(same)[self.offsets], self.causes[same])
 
     def part(self, first: int, end: int) -> "Edges":
         """Of the events from one number to another, into which no edge leads from outside; renumbered."""
-        offsets = self.cause_offsets[first : end + 1]
-        before, source = (
-            np.where(one[first:end] >= 0, one[first:end] - first, -1) for one in (self.before, self.source)
-        )
-        return Edges(before, source, offsets - offsets[0], self.causes[offsets[0] : offsets[-1]] - first)
+        offsets, before = self.offsets[first : end + 1], self.before[first:end]
+        causes = self.causes[offsets[0] : offsets[-1]] - first
+        return Edges(np.where(before >= 0, before - first, -1), offsets - offsets[0], causes)
+
+    def in_order(self) -> "Edges":
+        """The same with the causes of each event increasing, each once."""
+        keys = self.effects * max(self.events, 1) + self.causes
+        keys.sort(kind="stable")  # of runs that are sorted already
+        effect, cause = np.divmod(keys[np.diff(keys, prepend=-1) != 0], max(self.events, 1))
+        return Edges(self.before, np.searchsorted(effect, np.arange(self.events + 1)), cause)
 
 
 def edges_of(c: Computation) -> Edges:
-    return Edges(before_on_process(c), c.source, c.cause_offsets, c.causes)
-
-
-def direct_causes(c: Computation, before: Ints, e: int) -> list[int]:
-    """The direct causes of an event, each once: on its own process first, then the send, then the
-    recorded."""
-    recorded = c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]].tolist()
-    return [*dict.fromkeys(u for u in (int(before[e]), int(c.source[e]), *recorded) if u >= 0)]
+    before, lengths = before_on_process(c), np.diff(c.cause_offsets)
+    follows, delivers = before >= 0, c.source >= 0
+    offsets = offsets_of(follows.astype(np.int64) + delivers + lengths)
+    causes = np.empty(offsets[-1], np.int64)
+    causes[offsets[:-1][follows]] = before[follows]
+    causes[(offsets[:-1] + follows)[delivers]] = c.source[delivers]
+    causes[members(offsets[1:] - lengths, lengths)] = c.causes
+    return Edges(before, offsets, causes)
 
 
 def past_of(edges: Edges, events: Ints) -> Ints:
     """Whether each event is one of these or happened before one of them."""
     marked = np.zeros(edges.events, bool)
     marked[events] = True
-    _mark_past(marked, *edges)
+    _mark_past(marked, edges.offsets, edges.causes)
     return marked
 
 
@@ -93,14 +109,14 @@ def future_of(edges: Edges, events: Ints) -> Ints:
     """Whether each event is one of these or one of them happened before it."""
     marked = np.zeros(edges.events, bool)
     marked[events] = True
-    _mark_future(marked, *edges)
+    _mark_future(marked, edges.offsets, edges.causes)
     return marked
 
 
-def known_of(c: Computation, before: Ints, process: int) -> Ints:
+def known_of(c: Computation, edges: Edges, process: int) -> Ints:
     """Of each event, how many events of one process are in its past, itself included: a column of vectors."""
-    known = np.zeros(c.events, np.int32)
-    _known(known, process, c.process, c.seq, before, c.source, c.cause_offsets, c.causes)
+    known = np.where(c.process == process, c.seq, 0).astype(np.int32)
+    _known(known, edges.offsets, edges.causes)
     return known
 
 
@@ -136,42 +152,127 @@ def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:
     Pinned events, and those without a cause that has a time, stay where they are.
     """
     then = np.empty(edges.events, np.int64)
-    _replay(then, since, work, pinned, *edges)
+    _replay(then, since, work, pinned, edges.offsets, edges.causes)
     return then
 
 
+def causal_path(c: Computation, vectors: Ints, first: int, last: int) -> list[int]:
+    """Events from `first` to `last`, each after the one before it on the same process, or the delivery of
+    its message, or naming it as a cause. Requires first happened-before last.
+    """
+    p = c.process[first]
+    return path_by_column(c, vectors[:, p - c.first[p]], first, last)
+
+
+def path_by_column(c: Computation, known: Ints, first: int, last: int) -> list[int]:
+    """The same, from what each event knows of the process of `first` alone (`reach.known_of`).
+
+    Walking back from `last`, the earliest event of a process that knows of `first` must have learnt of
+    it from elsewhere; so each process is visited once and the path has at most two events per process.
+    """
+    p, seq = c.process[first], c.seq[first]
+    path = [last]
+    while c.process[path[-1]] != p:
+        q = c.process[path[-1]]
+        chain = c.chain[c.chain_offsets[q] : c.chain_offsets[q + 1]]
+        learnt = int(chain[np.searchsorted(known[chain], seq)])
+        if learnt != path[-1]:
+            path.append(learnt)
+        path.append(_informant(c, known, learnt, seq))
+    if path[-1] != first:
+        path.append(first)
+    return path[::-1]
+
+
+def _informant(c: Computation, known: Ints, e: int, seq: int) -> int:
+    """A predecessor of e on another process that knows of event `seq`."""
+    causes = c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]]
+    return next(int(u) for u in (c.source[e], *causes) if u >= 0 and known[u] >= seq)
+
+
+class Extent(NamedTuple):
+    """Events begin[p] + 1, …, end[p] of each process p, by seq; none where end[p] <= begin[p]."""
+
+    begin: Ints
+    end: Ints
+
+    def mask(self, c: Computation) -> Ints:
+        """Whether each event is inside."""
+        inside: Ints = (c.seq > self.begin[c.process]) & (c.seq <= self.end[c.process])
+        return inside
+
+    @property
+    def events(self) -> int:
+        return int(np.maximum(self.end - self.begin, 0).sum())
+
+
+def everything(c: Computation) -> Extent:
+    return Extent(np.zeros(c.processes, np.int64), np.diff(c.chain_offsets).astype(np.int64))
+
+
+def past(c: Computation, e: int) -> Extent:
+    """The causal past of an event, itself included."""
+    return hull(c, past_of(edges_of(c), np.array([e])))
+
+
+def future(c: Computation, e: int) -> Extent:
+    """The causal future of an event, itself included."""
+    return hull(c, future_of(edges_of(c), np.array([e])))
+
+
+def between(c: Computation, marks: Ints, low: float, high: float) -> Extent:
+    """The smallest extent that contains every event whose mark is in low..high."""
+    return hull(c, (marks >= low) & (marks <= high))
+
+
+def hull(c: Computation, wanted: Ints) -> Extent:
+    """The smallest extent that contains every event where `wanted` is true."""
+    begin, end = np.diff(c.chain_offsets).astype(np.int64), np.zeros(c.processes, np.int64)
+    inside = np.flatnonzero(wanted)
+    np.minimum.at(begin, c.process[inside], c.seq[inside] - 1)
+    np.maximum.at(end, c.process[inside], c.seq[inside])
+    return Extent(np.minimum(begin, end), end)
+
+
 @compiled
-def _mark_past(marked, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def level_rows(levels, entering, last, process, edge_offsets, edges):  # type: ignore[no-untyped-def]
+    """Fill levels[entering:], one per event in topological order; rows and `last` as in stamp_rows."""
+    for e in range(process.size):
+        level = 0
+        if last[process[e]] >= 0:
+            level = levels[last[process[e]]]
+        for k in range(edge_offsets[e], edge_offsets[e + 1]):
+            level = max(level, levels[edges[k]])
+        levels[entering + e] = level + 1
+        last[process[e]] = entering + e
+
+
+def levels_of(c: Computation) -> Ints:
+    """The level of every event: how many events the longest chain that ends with it has."""
+    levels, edges = np.empty(c.events, np.int64), edges_of(c)
+    level_rows(levels, 0, np.full(c.processes, -1, np.int64), c.process, edges.offsets, edges.causes)
+    return levels
+
+
+@compiled
+def _mark_past(marked, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(marked.size - 1, -1, -1):
         if marked[e]:
-            if before[e] >= 0:
-                marked[before[e]] = True
-            if source[e] >= 0:
-                marked[source[e]] = True
-            for k in range(cause_offsets[e], cause_offsets[e + 1]):
+            for k in range(offsets[e], offsets[e + 1]):
                 marked[causes[k]] = True
 
 
 @compiled
-def _mark_future(marked, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def _mark_future(marked, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(marked.size):
-        found = marked[e] or (before[e] >= 0 and marked[before[e]]) or (source[e] >= 0 and marked[source[e]])
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
-            found = found or marked[causes[k]]
-        marked[e] = found
+        for k in range(offsets[e], offsets[e + 1]):
+            marked[e] = marked[e] or marked[causes[k]]
 
 
 @compiled
-def _known(known, of, process, seq, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
-    for e in range(process.size):
-        if process[e] == of:
-            known[e] = seq[e]
-            continue
-        if before[e] >= 0:
-            known[e] = known[before[e]]
-        if source[e] >= 0:
-            known[e] = max(known[e], known[source[e]])
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+def _known(known, offsets, causes):  # type: ignore[no-untyped-def]
+    for e in range(known.size):
+        for k in range(offsets[e], offsets[e + 1]):
             known[e] = max(known[e], known[causes[k]])
 
 
@@ -188,12 +289,10 @@ def _is_later(u, than, since, waited, before):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _last_causes(since, waited, time, timed, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def _last_causes(since, waited, time, timed, before, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(since.size):
-        last = before[e]
-        if source[e] >= 0 and _is_later(source[e], last, since, waited, before[e]):
-            last = source[e]
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+        last = -1
+        for k in range(offsets[e], offsets[e + 1]):
             if _is_later(causes[k], last, since, waited, before[e]):
                 last = causes[k]
         waited[e] = last
@@ -201,13 +300,101 @@ def _last_causes(since, waited, time, timed, before, source, cause_offsets, caus
 
 
 @compiled
-def _replay(then, since, work, pinned, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def _replay(then, since, work, pinned, offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(then.size):
         at = NEVER
-        if before[e] >= 0:
-            at = then[before[e]]
-        if source[e] >= 0:
-            at = max(at, then[source[e]])
-        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+        for k in range(offsets[e], offsets[e + 1]):
             at = max(at, then[causes[k]])
         then[e] = since[e] if pinned[e] or at == NEVER else at + work[e]
+
+
+class Passes(NamedTuple):
+    """Pass k has bits for the events asked[64 * k : 64 * (k + 1)] and goes from event first[k] to last[k]."""
+
+    asked: Ints
+    first: Ints
+    last: Ints
+    steps: int  # edges that all passes go over
+
+
+def passes_of(graph: Edges) -> Passes:
+    """How to reduce edges that are `in_order`, and what that will cost."""
+    effects = graph.effects
+    older = np.flatnonzero(np.arange(graph.causes.size) + 1 < graph.offsets[effects + 1])
+    until = np.zeros(graph.events, np.int64)
+    until[graph.causes[older]] = effects[older]  # effects increase: the last one stays
+    asked = np.flatnonzero(until)
+    length = np.frexp(until[asked] - asked)[1]
+    asked = asked[np.lexsort((asked, length))]
+    begins = np.arange(0, asked.size, WORD)
+    if not begins.size:
+        return Passes(asked, begins, begins, 0)
+    first, last = np.minimum.reduceat(asked, begins), np.maximum.reduceat(until[asked], begins)
+    return Passes(asked, first, last, int((graph.offsets[last + 1] - graph.offsets[first]).sum()))
+
+
+def reduce(graph: Edges, passes: Passes) -> tuple[Ints, Ints]:
+    """The edges (effects, causes) of the transitive reduction, each effect's together."""
+    redundant = np.zeros(graph.causes.size, bool)
+    _find_redundant(graph.offsets, graph.causes, passes.asked, passes.first, passes.last, redundant)
+    return graph.effects[~redundant], graph.causes[~redundant]
+
+
+@compiled
+def _find_redundant(offsets, causes, asked, first, last, redundant):  # type: ignore[no-untyped-def]
+    words = np.zeros(offsets.size, np.uint64)
+    own = np.zeros(offsets.size, np.uint64)  # of the events of a pass, their bits
+    for k in range(first.size):
+        begin, end = 64 * k, min(64 * (k + 1), asked.size)
+        for at in range(begin, end):
+            own[asked[at]] = np.uint64(1) << np.uint64(at - begin)
+        for e in range(first[k], last[k] + 1):
+            word = np.uint64(0)
+            for edge in range(offsets[e + 1] - 1, offsets[e] - 1, -1):
+                u = causes[edge]
+                if u < first[k]:
+                    break
+                # Only newer causes can have u in their past, and `word` is what those know.
+                if word & own[u]:
+                    redundant[edge] = True
+                word |= words[u]
+            words[e] = word | own[e]
+        for at in range(begin, end):
+            own[asked[at]] = 0
+
+
+def count_ordered(graph: Edges) -> int:
+    """How many pairs of events are ordered."""
+    words = max(1, min(MOST_WORDS, CELLS // max(1, graph.events)))
+    return int(_count_ordered(graph.offsets, graph.causes, words))
+
+
+@compiled
+def _count_ordered(offsets, causes, words):  # type: ignore[no-untyped-def]
+    events = offsets.size - 1
+    known = np.empty((events, words), np.uint64)
+    total = 0
+    for first in range(0, events, 64 * words):
+        for e in range(first, events):
+            row = known[e]
+            row[:] = 0
+            for edge in range(offsets[e + 1] - 1, offsets[e] - 1, -1):
+                if causes[edge] < first:
+                    break
+                cause = known[causes[edge]]
+                for w in range(words):
+                    row[w] |= cause[w]
+            for w in range(words):
+                total += _ones(row[w])
+            if e < first + 64 * words:  # after counting: no event is in its own past
+                row[(e - first) >> 6] |= np.uint64(1) << np.uint64((e - first) & 63)
+    return total
+
+
+@compiled
+def _ones(word):  # type: ignore[no-untyped-def]
+    """How many bits are set (Warren, Hacker's Delight, figure 5-2)."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))

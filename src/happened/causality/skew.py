@@ -16,7 +16,8 @@ them taken out, fewer messages arrive before they are sent.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +38,7 @@ MOST_DRIFTS = 1024
 """Of computations with more processes, drifts are not estimated: the equations grow with their square."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skew:
+class Skew(NamedTuple):
     """Per process: how far its clock is ahead, in the unit of the times given, how much faster it runs, and
     whether its computation's constraints are all satisfied."""
 
@@ -47,10 +47,7 @@ class Skew:
     feasible: Ints
 
     def of(self, processes: Ints) -> "Skew":
-        return Skew(*(part[processes] for part in self.parts()))
-
-    def parts(self) -> tuple[Ints, Ints, Ints]:
-        return self.offsets, self.drifts, self.feasible
+        return Skew(*(part[processes] for part in self))
 
     def ahead(self, process: Ints, since: Ints) -> Ints:
         """How far a clock is ahead when it shows this time since the origin."""
@@ -99,7 +96,9 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
     both = timed[sent] & timed[received]
     earlier, later = sent, received
     if not both.all():
-        since, until = timed_around(c, clocks[c.process], time, timed)
+        since, until = np.full(c.events, -1, np.int64), np.full(c.events, -1, np.int64)
+        before = before_on_process(c)
+        timed_around(since, until, clocks[c.process], time, timed, before, c.cause_offsets, c.causes)
         earlier, later = since[sent], until[received]
         bounded = (earlier >= 0) & (later >= 0)
         earlier, later = earlier[bounded], later[bounded]
@@ -118,17 +117,10 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
     return Times(time, timed, sent, received, earlier, later, origin, skew, corrected)
 
 
-def timed_around(c: Computation, clock: Ints, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
-    """(since, until): of each event the last one with a time that is before it by its own clock, and the
-    first that is after it; itself if it has a time, -1 if there is none.
-    """
-    since, until = np.full(c.events, -1, np.int64), np.full(c.events, -1, np.int64)
-    _timed_around(since, until, clock, time, timed, before_on_process(c), c.cause_offsets, c.causes)
-    return since, until
-
-
 @compiled
-def _timed_around(since, until, clock, time, timed, before, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def timed_around(since, until, clock, time, timed, before, cause_offsets, causes):  # type: ignore[no-untyped-def]
+    """Fill since and until, which are -1: of each event the last one with a time that is before it by its own
+    clock, and the first that is after it; itself if it has a time."""
     for e in range(clock.size):
         if timed[e]:
             since[e] = until[e] = e
@@ -177,12 +169,12 @@ def instance_skew(c: Computation, times: Times) -> tuple[list[str], Skew, int]:
     return names, estimate(np.zeros(len(names), np.int64), source, target, sent, gap), origin
 
 
-def tightest(source: Ints, target: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:
-    """(source, target, smallest time difference seen from the one to the other) of each pair of processes."""
-    order = np.lexsort((gap, target, source))
-    source, target, gap = source[order], target[order], gap[order]
-    first = np.flatnonzero((np.diff(source, prepend=-1) != 0) | (np.diff(target, prepend=-1) != 0))
-    return source[first], target[first], gap[first]
+def tightest(*columns: Ints) -> tuple[Ints, ...]:
+    """(source, target, smallest time difference seen from the one to the other) of each pair of processes;
+    or, from (source, target, window, time difference), that of each pair in each window."""
+    rows = np.stack(columns)[:, np.lexsort(columns[::-1])]
+    first = np.flatnonzero((np.diff(rows[:-1], prepend=-1) != 0).any(axis=0))
+    return tuple(rows[:, first])
 
 
 def correct(owner: Ints, source: Ints, target: Ints, gap: Ints) -> Skew:
@@ -219,7 +211,7 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
         better = with_drifts(len(processes), *local, sent[of], gap[of])
         before = skew.offsets[target[of]] - skew.offsets[source[of]] > gap[of]
         if better is not None and better[1] < before.sum():
-            for mine, new in zip((skew.offsets, skew.drifts, skew.feasible), better[0].parts(), strict=True):
+            for mine, new in zip(skew, better[0], strict=True):
                 mine[processes] = new
     return skew
 
@@ -227,13 +219,13 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
 def with_drifts(n: int, source: Ints, target: Ints, sent: Ints, gap: Ints) -> tuple[Skew, int] | None:
     """The correction of one computation's clocks with drift, and how many edges it leaves backwards."""
     windows = window_of(sent, sent.max())
-    drifts = solve_drifts(n, *window_gaps(source, target, windows, gap), window_width(sent.max()))
+    drifts = solve_drifts(n, window_width(sent.max()), *tightest(source, target, windows, gap))
     if drifts is None:
         return None
     left = gap - removed(drifts, source, target, sent, gap)
     skew = correct(np.zeros(n, np.int64), *tightest(source, target, left))
     backwards = int((skew.offsets[target] - skew.offsets[source] > left).sum())
-    return replace(skew, drifts=drifts), backwards
+    return skew._replace(drifts=drifts), backwards
 
 
 def window_of(sent: Ints, last: int) -> Ints:
@@ -256,15 +248,7 @@ def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
     return added
 
 
-def window_gaps(source: Ints, target: Ints, window: Ints, gap: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """(source, target, window, smallest gap) of each pair in each window."""
-    order = np.lexsort((gap, window, target, source))
-    keys = np.stack([source, target, window])[:, order]
-    first = np.flatnonzero((np.diff(keys, prepend=-1) != 0).any(axis=0))
-    return keys[0, first], keys[1, first], keys[2, first], gap[order[first]]
-
-
-def solve_drifts(n: int, source: Ints, target: Ints, window: Ints, gap: Ints, width: float) -> Ints | None:
+def solve_drifts(n: int, width: float, source: Ints, target: Ints, window: Ints, gap: Ints) -> Ints | None:
     """How much faster each clock runs than the average, from the smallest gaps of pairs per window.
 
     None where no pair was seen in two windows. The last bits depend on the order of the processes: both

@@ -13,21 +13,19 @@ cycles         among three processes or more, no two of which disagree: A before
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .compiled import compiled
 from .computation import Computation
-from .linearization import Ints
+from .linearization import Ints, offsets_of
 from .verdict import Cycle, Disagreement, Verdict, Witness
 
 MOST_STEPS = 50_000_000
 """Of a search for the shortest cycle of one component. Where that is not enough, the cycle shown is the
 shortest through some of its messages."""
 
-Leg = tuple[int, int]
-"""Two places in a list of deliveries, both of one process, the first before the second."""
+Leg = tuple[int, int]  # Two places in a list of deliveries, both of one process, the first before the second
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +42,8 @@ class Sequences:
 
     def disagreements(self, first: Ints, chosen: Ints, limit: int) -> tuple[int, Ints, Ints]:
         """See `disagreements`."""
-        count, pairs, marked = disagreements(
-            self.message, self.dest_ends, first, chosen, self.messages, max(limit, 0)
-        )
+        ends, limit = self.dest_ends, max(limit, 0)
+        count, pairs, marked = disagreements(self.message, ends, first, chosen, self.messages, limit)
         return int(count), pairs, marked
 
     def could_disagree(self) -> bool:
@@ -65,11 +62,9 @@ class Sequences:
         places = np.flatnonzero(np.isin(self.message, members))
         dense = np.searchsorted(members, self.message[places])
         _, dest = np.unique(self.dest[places], return_inverse=True)
-        by_message = np.argsort(dense, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(dense))]).astype(np.int64)
-        ends = np.cumsum(np.bincount(dest))
+        by_message, ends = np.argsort(dense, kind="stable"), np.cumsum(np.bincount(dest))
         sources = max(1, min(members.size, MOST_STEPS // places.size))
-        found = shortest_cycle(dense, dest, ends, by_message, offsets, sources)
+        found = shortest_cycle(dense, dest, ends, by_message, offsets_of(np.bincount(dense)), sources)
         return [(int(places[a]), int(places[b])) for a, b in found]
 
 
@@ -252,33 +247,19 @@ def total_order(c: Computation, limit: int) -> Verdict:
         return Verdict("total", None, judged, 0, ())
     count, pairs, marked = of.disagreements(c.first, np.arange(c.processes), limit)
     cycles = of.cycles(marked)
-    witnesses: list[Witness] = [_disagreement(c, slots, *pair) for pair in pairs]
-    witnesses += [_cycle(c, slots, legs) for legs in cycles[: max(0, limit - len(witnesses))]]
+    witnesses: list[Witness] = []
+    for first, second, other in pairs:
+        one = slots[[first, second]]
+        there = c.slot_delivery[c.slots_of(c.slot_message[one], np.full(2, other))]
+        a, b = map(c.message_name, c.slot_message[one])
+        (a_here, b_here), (a_there, b_there) = (map(c.event, at) for at in (c.slot_delivery[one], there))
+        name = c.computation_names[c.owner[other]]
+        witnesses.append(Disagreement(name, (a, b), (a_here, b_here), (b_there, a_there)))
+    for legs in cycles[: max(0, limit - len(witnesses))]:
+        places = slots[np.array(legs)]
+        name = c.computation_names[c.owner[c.slot_dest[places[0, 0]]]]
+        names = tuple(map(c.message_name, c.slot_message[places[:, 0]]))
+        events = ((c.event(one), c.event(other)) for one, other in c.slot_delivery[places])
+        witnesses.append(Cycle(name, names, tuple(events)))
     violations = count + len(cycles)
     return Verdict("total", violations == 0, judged, violations, tuple(witnesses))
-
-
-def _disagreement(c: Computation, slots: Ints, first: Any, second: Any, other: Any) -> Disagreement:
-    messages = c.slot_message[slots[[first, second]]]
-    one = c.slot_delivery[slots[[first, second]]]
-    there = [_delivery_at(c, int(m), int(other)) for m in messages]
-    return Disagreement(
-        c.computation_names[c.owner[other]],
-        (c.message_name(messages[0]), c.message_name(messages[1])),
-        (c.event(one[0]), c.event(one[1])),
-        (c.event(there[1]), c.event(there[0])),
-    )
-
-
-def _cycle(c: Computation, slots: Ints, legs: list[Leg]) -> Cycle:
-    places = slots[np.array(legs)]
-    return Cycle(
-        c.computation_names[c.owner[c.slot_dest[places[0, 0]]]],
-        tuple(c.message_name(c.slot_message[place]) for place in places[:, 0]),
-        tuple((c.event(c.slot_delivery[a]), c.event(c.slot_delivery[b])) for a, b in places),
-    )
-
-
-def _delivery_at(c: Computation, message: int, process: int) -> int:
-    start, end = c.dest_offsets[message : message + 2]
-    return int(c.slot_delivery[start + np.searchsorted(c.slot_dest[start:end], process)])

@@ -12,6 +12,7 @@ Both are facts about the past, so at each process the unit is necessary from one
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,72 +58,49 @@ def unit_life(computation: Computation, unit: Unit) -> UnitLife:
     c = computation
     slot = _slot(c, unit)
     vectors, send = stamp_computation(c), int(c.slot_send[slot])
-    delivery = int(c.slot_delivery[slot])
-    knows = _includes(c, vectors, send)
-    delivered = _includes(c, vectors, delivery) if delivery >= 0 else np.zeros(c.events, bool)
-    later = _later_sends(c, vectors, slot)
-    replaced = np.zeros(c.events, bool)
-    for each in later:
-        replaced |= _includes(c, vectors, each)
-    alive = knows & ~delivered & ~replaced
+    delivery, dest = int(c.slot_delivery[slot]), int(c.slot_dest[slot])
 
-    def ended(e: int) -> tuple[str, int]:
-        if delivered[e]:
-            return PC1, delivery
-        return PC2, next(each for each in later if vectors[e, c.process[each]] >= c.seq[each])
+    def knows(event: int, at: Any = slice(None)) -> Ints:
+        """Of every event, or of some, whether its past has this one, or it is this one."""
+        found: Ints = vectors[at, c.process[event]] >= c.seq[event]
+        return found
 
+    informed = knows(send)
+    # Of each process, its first send to the unit's destination causally after the unit's own.
+    after = [int(e) for e in c.slot_send[c.slot_dest == dest] if e != send and informed[e]]
+    later: dict[int, int] = {}
+    for e in sorted(after, key=lambda e: int(c.seq[e])):
+        later.setdefault(int(c.process[e]), e)
+    ends = [(PC1, delivery)] if delivery >= 0 else []
+    ends += [(PC2, each) for each in later.values()]
+    alive = informed & ~np.any([np.zeros(c.events, bool), *(knows(e) for _, e in ends)], axis=0)
     stretches = []
     for p, name in enumerate(c.process_names):
         chain = c.chain[c.chain_offsets[p] : c.chain_offsets[p + 1]]
-        known = np.flatnonzero(knows[chain])
+        known = np.flatnonzero(informed[chain])
         if known.size == 0:
             continue
         over = np.flatnonzero(~alive[chain[known[0] :]]) + known[0]
         if over.size and over[0] == known[0]:
             continue  # it learns of the message and of what makes the unit redundant at once
-        first = c.event(int(chain[known[0]]))
+        first, end, rule, by = c.event(int(chain[known[0]])), None, None, None
         if over.size:
-            end = int(chain[over[0]])
-            rule, by = ended(end)
-            stretches.append(KnowledgeInterval(name, first, c.event(end), rule, c.event(by)))
-        else:
-            stretches.append(KnowledgeInterval(name, first, None, None, None))
-    edges = [_edge(c, s) for s in _carrying(c, alive, int(c.slot_dest[slot]))]
+            e = int(chain[over[0]])
+            rule, ended = next((rule, each) for rule, each in ends if knows(each, e))
+            end, by = c.event(e), c.event(ended)
+        stretches.append(KnowledgeInterval(name, first, end, rule, by))
+    edges = [
+        Edge(c.message_name(c.slot_message[s]), c.process_names[c.slot_dest[s]], c.event(c.slot_send[s]))
+        for s in _carrying(c, alive, dest)
+    ]
     return UnitLife(unit, c.event(send), c.event(delivery) if delivery >= 0 else None, stretches, edges)
 
 
 def _slot(c: Computation, unit: Unit) -> int:
-    to_it = np.flatnonzero(c.slot_dest == _process(c, unit.destination))
-    for slot in to_it:
-        if c.message_name(int(c.slot_message[slot])) == unit.message:
-            return int(slot)
+    for slot, (message, dest) in enumerate(zip(c.slot_message, c.slot_dest, strict=True)):
+        if c.process_names[dest] == unit.destination and c.message_name(message) == unit.message:
+            return slot
     raise LookupError(f"no message {unit.message!r} was sent to {unit.destination!r} in {c.name!r}")
-
-
-def _process(c: Computation, name: str) -> int:
-    return c.process_names.index(name) if name in c.process_names else -1
-
-
-def _edge(c: Computation, slot: int) -> Edge:
-    message, to = int(c.slot_message[slot]), c.process_names[c.slot_dest[slot]]
-    return Edge(c.message_name(message), to, c.event(int(c.slot_send[slot])))
-
-
-def _includes(c: Computation, vectors: Ints, event: int) -> Ints:
-    """Of every event, whether its past has this one, or it is this one."""
-    found: Ints = vectors[:, c.process[event]] >= c.seq[event]
-    return found
-
-
-def _later_sends(c: Computation, vectors: Ints, slot: int) -> list[int]:
-    """Of each process, its first send to the unit's destination causally after the unit's own."""
-    send = c.slot_send[slot]
-    same = np.flatnonzero((c.slot_dest == c.slot_dest[slot]) & (c.slot_send != send))
-    after = [int(e) for e in c.slot_send[same] if vectors[e, c.process[send]] >= c.seq[send]]
-    first: dict[int, int] = {}
-    for e in sorted(after, key=lambda e: int(c.seq[e])):
-        first.setdefault(int(c.process[e]), e)
-    return list(first.values())
 
 
 def _carrying(c: Computation, alive: Ints, destination: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from .computation import Event
 
@@ -20,15 +21,13 @@ class EarlyDelivery:
     path: tuple[Event, ...]  # from send(overtaken) to send(early), each an edge of happened-before
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"{self.process} delivered {self.early} before {self.overtaken}{_within(self.computation)}, "
-                f"although {self.overtaken} was sent to it causally earlier:",
-                *_steps(self.path),
-                f"yet at {self.process}:",
-                f"  {_place(self.early_delivery)}  deliver {self.early}    too early",
-                f"  {_place(self.overtaken_delivery)}  deliver {self.overtaken}    overtaken",
-            ]
+        return _lines(
+            f"{self.process} delivered {self.early} before {self.overtaken}{_within(self.computation)}, "
+            f"although {self.overtaken} was sent to it causally earlier:",
+            *_steps(self.path),
+            f"yet at {self.process}:",
+            f"  {self.early_delivery.id}  deliver {self.early}    too early",
+            f"  {self.overtaken_delivery.id}  deliver {self.overtaken}    overtaken",
         )
 
 
@@ -48,11 +47,9 @@ class Disagreement:
     def __str__(self) -> str:
         a, b = self.messages
         p, q = self.one[0].process, self.other[0].process
-        return "\n".join(
-            [
-                f"{p} and {q} disagree on the order of {a} and {b}{_within(self.computation)}:",
-                *(f"  {_place(event)}  {_deed(event)}" for event in (*self.one, *self.other)),
-            ]
+        return _lines(
+            f"{p} and {q} disagree on the order of {a} and {b}{_within(self.computation)}:",
+            *(f"  {event.id}  {_deed(event)}" for event in (*self.one, *self.other)),
         )
 
 
@@ -70,11 +67,9 @@ class Cycle:
 
     def __str__(self) -> str:
         circle = " before ".join([*self.messages, self.messages[0]])
-        return "\n".join(
-            [
-                f"no one order fits all processes{_within(self.computation)}: {circle}:",
-                *(f"  {_place(event)}  {_deed(event)}" for leg in self.legs for event in leg),
-            ]
+        return _lines(
+            f"no one order fits all processes{_within(self.computation)}: {circle}:",
+            *(f"  {event.id}  {_deed(event)}" for leg in self.legs for event in leg),
         )
 
 
@@ -97,14 +92,12 @@ class LostCause:
     path: tuple[Event, ...]  # from send(lost) to send(delivered), each an edge of happened-before
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"{self.process} delivered {self.delivered} and never {self.lost}"
-                f"{_within(self.computation)}, although {self.lost} was sent to it causally earlier:",
-                *_steps(self.path),
-                f"yet at {self.process}:",
-                f"  {_place(self.delivery)}  deliver {self.delivered}    without {self.lost}",
-            ]
+        return _lines(
+            f"{self.process} delivered {self.delivered} and never {self.lost}"
+            f"{_within(self.computation)}, although {self.lost} was sent to it causally earlier:",
+            *_steps(self.path),
+            f"yet at {self.process}:",
+            f"  {self.delivery.id}  deliver {self.delivered}    without {self.lost}",
         )
 
 
@@ -152,8 +145,8 @@ class Verdict:
         return f"{self.order} order VIOLATED: {self.examined}, {self.violations:,} {found}"
 
 
-def _place(event: Event) -> str:
-    return f"{event.process}#{event.seq}"
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
 
 
 def _deed(event: Event) -> str:
@@ -162,16 +155,11 @@ def _deed(event: Event) -> str:
 
 def _steps(path: tuple[Event, ...]) -> list[str]:
     """The events of a causal path, one per line."""
-    return [
-        f"  {_place(event)}  {_deed(event)}{'' if i == 0 else _edge(path[i - 1], event)}"
-        for i, event in enumerate(path)
-    ]
-
-
-def _edge(before: Event, event: Event) -> str:
-    if before.process == event.process:
-        return ""
-    return f"    ← {_place(before)}"
+    lines = [f"  {path[0].id}  {_deed(path[0])}"]
+    for before, event in pairwise(path):
+        edge = "" if before.process == event.process else f"    ← {before.id}"
+        lines.append(f"  {event.id}  {_deed(event)}{edge}")
+    return lines
 
 
 def _within(computation: str) -> str:

@@ -1,26 +1,45 @@
-"""Answers as tables in a directory: what a task of Spark writes, and a process by itself.
+"""Answers as tables in a directory: what a task of Spark writes, and a process by itself; and read again.
 
 In    tables of whole computations, and a directory
 Out   a part of each table that has rows, totals that add up; `conclude`: a summary, and tables without rows
 Cost  that of the questions, for about EVENTS_PER_BATCH events at a time
+
+`analysed_events` gives such a directory as a trace, for `ask`, the viewer and reports where the trace is not
+at hand: rows of trace.SCHEMA, by computation, process and seq. What is read: `stamps`, `messages` and
+`processes`, and `times` and `predecessors` where they are there. An event's causes are where its clock is
+ahead of that of the event before it: the same happened-before as in the trace. Labels, attributes and
+arrivals are in no table; a second delivery of a message at a process is an internal event.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..core.errors import CausalityError
 from ..trace.parts import write_part
-from ..trace.schema import QUARANTINE
-from ..trace.store import AnyPath
+from ..trace.schema import QUARANTINE, SCHEMA
+from ..trace.store import AnyPath, arrow_dataset, matching
 from .analysis import analyse
-from .bit_sets import WORD
 from .computation import REFUSE, RENUMBER
+from .linearization import offsets_of
+from .names import encode_names, nested
 from .questions import Question, asked
+from .questions.stamp import listed
+from .reach import WORD
 from .stamps import MANY_PROCESSES, MOST_CELLS
+
+Known: TypeAlias = dict[str, dict[str, int] | None]
+"""Of each computation that is wanted, how many events of each process; None: all."""
+
+NAME = ["computation", "process", "seq"]
+BY_P = ["computation", "p"]
+CAUSE, TO = SCHEMA.field("causes").type.value_type, SCHEMA.field("to").type
 
 EVENTS_PER_BATCH = 200_000
 
@@ -28,8 +47,7 @@ MOST_WORDS = 20_000_000_000
 """Steps for the ordered pairs of a computation that is taken whole without vectors: some 20 s."""
 
 COUNTED = ("events", "processes", "computations", "quarantined", "duplicate_rows")
-ALWAYS = (*COUNTED, "complete")
-"""What every summary has, whatever was asked."""
+ALWAYS = (*COUNTED, "complete")  # What every summary has, whatever was asked
 
 OF_WINDOWS = ("sent_outside", "causes_outside")
 """What the summary of a window has besides: deliveries of messages that were sent outside of it, and recorded
@@ -133,12 +151,11 @@ def too_wide(sizes: pa.Table, writes_vectors: bool = False) -> pa.ChunkedArray:
 def sizes_of(events: pa.Table) -> pa.Table:
     """Of each computation: its events, the processes that act in it, its rows of kind `deliver`, and those
     that are about messages."""
-    flagged = events.select(["computation", "process"])
-    for name, flags in (
-        ("delivers", pc.equal(events["kind"], "deliver")),
-        ("messages", pc.not_equal(events["kind"], "internal")),
-    ):
-        flagged = flagged.append_column(name, flags.cast(pa.int64()))
+    flags = {
+        "delivers": pc.equal(events["kind"], "deliver").cast(pa.int64()),
+        "messages": pc.not_equal(events["kind"], "internal").cast(pa.int64()),
+    }
+    flagged = pa.table({"computation": events["computation"], "process": events["process"]} | flags)
     added = [("process", "count"), ("process", "count_distinct"), ("delivers", "sum"), ("messages", "sum")]
     table = flagged.group_by("computation").aggregate(added)
     names = ["computation", "process_count", "process_count_distinct", "delivers_sum", "messages_sum"]
@@ -153,8 +170,134 @@ def whole_computations(table: pa.Table) -> Iterator[pa.Table]:
     table = table.sort_by("computation")
     ends = pc.run_end_encode(table["computation"].combine_chunks()).run_ends.to_pylist()
     begin = 0
-    for number, end in enumerate(ends):
-        following = ends[number + 1] if number + 1 < len(ends) else None
+    for end, following in pairwise([*ends, None]):
         if following is None or following - begin > EVENTS_PER_BATCH:
             yield table.slice(begin, end - begin)
             begin = end
+
+
+def analysed_events(
+    folder: AnyPath, wanted: Known | None, *, time: str = "corrected", relevant: bool = False
+) -> pa.Table:
+    """The events of these computations, or of all.
+
+    time      the column of `times` that is taken
+    relevant  whether events are marked as relevant that are in `predecessors`
+
+    CausalityError if only relevant events have timestamps.
+    """
+    processes = arrow_dataset(folder / "processes").to_table().sort_by([(name, "ascending") for name in BY_P])
+    stamps = _stamps(folder, wanted).sort_by([(name, "ascending") for name in NAME]).combine_chunks()
+    size = stamps.num_rows
+    keys = stamps.select(NAME).append_column("row", pa.array(np.arange(size)))
+    sends, deliveries = _messages(folder, wanted)
+    sent, received = _places(keys, sends), _places(keys, deliveries)
+    columns = {
+        **{name: stamps[name] for name in NAME},
+        "kind": pc.if_else(
+            pc.is_valid(sent), "send", pc.if_else(pc.is_valid(received), "deliver", "internal")
+        ),
+        "message": pc.coalesce(sends["message"].take(sent), deliveries["message"].take(received)),
+        "to": sends["to"].take(sent),
+        "time": _times(folder, wanted, keys, time),
+        "causes": _causes(stamps, processes),
+        "relevant": _relevant(folder, wanted, keys) if relevant else pa.repeat(False, size),
+    }
+    nothing = {field.name: pa.nulls(size, field.type) for field in SCHEMA}
+    return pa.table(nothing | columns, schema=SCHEMA)
+
+
+def _of(wanted: Known | None) -> pc.Expression | None:
+    return None if wanted is None else pc.field("computation").isin([*wanted])
+
+
+def _stamps(folder: AnyPath, wanted: Known | None) -> pa.Table:
+    columns = ["computation", "process", "seq", "clock", "entries"]
+    data = arrow_dataset(folder / "stamps")
+    kept = [data.schema.empty_table().select(columns)]
+    for batch in data.to_batches(columns=columns, filter=_of(wanted)):
+        rows = pa.Table.from_batches([batch])
+        kept.append(rows if wanted is None else rows.filter(_within(rows, wanted)))
+    table = pa.concat_tables(kept)
+    # Entries are what changed, or immediate predecessors; of all events either gives happened-before. Of some
+    # events, the relevant ones, they do not: process order is not known then.
+    every = arrow_dataset(folder / "processes").to_table(filter=_of(wanted))["events"]
+    if table["clock"].null_count and (pc.sum(every).as_py() or 0) != table.num_rows:
+        raise CausalityError(
+            f"{folder}: its timestamps are immediate predecessors of the relevant events alone; analyse the "
+            "trace again with --timestamps full or sparse, or ask the trace itself"
+        )
+    return table
+
+
+def _within(rows: pa.Table, wanted: Known) -> pa.Array:
+    """Whether each row is among the events wanted of its process."""
+    kept = pc.is_valid(rows["seq"])
+    for computation, known in wanted.items():
+        if known is not None:
+            at = pc.index_in(rows["process"], value_set=pa.array([*known], pa.string()))
+            counts = pc.fill_null(pa.array(known.values(), pa.int64()).take(at), 0)
+            beyond = pc.and_(pc.equal(rows["computation"], computation), pc.greater(rows["seq"], counts))
+            kept = pc.and_(kept, pc.invert(beyond))
+    return kept
+
+
+def _messages(folder: AnyPath, wanted: Known | None) -> tuple[pa.Table, pa.Table]:
+    """Sends and first deliveries, by NAME, with their messages; sends with their destinations, `to`."""
+    columns = ["computation", "message", "sender", "sent_seq", "receiver", "received_seq", "fate"]
+    told = arrow_dataset(folder / "messages").to_table(columns=columns, filter=_of(wanted))
+    sent = told.filter(pc.is_valid(told["sent_seq"]))
+    to = pc.if_else(pc.equal(sent["fate"], "misdelivered"), None, sent["receiver"])
+    by_send = sent.append_column("to", to).group_by(["computation", "sender", "sent_seq", "message"])
+    sends = by_send.aggregate([("to", "list")]).rename_columns([*NAME, "message", "to"]).combine_chunks()
+    received = told.filter(pc.is_valid(told["received_seq"]))
+    deliveries = received.select(["computation", "receiver", "received_seq", "message"])
+    # Without the nulls in `to`, which stand for processes that were not addressed.
+    lists = sends["to"].combine_chunks() if sends.num_rows else pa.array([], TO)
+    flat, row = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+    named = pc.is_valid(flat)
+    counts = np.bincount(row[named.to_numpy(zero_copy_only=False)], minlength=len(lists))
+    addressed = nested(counts, flat.filter(named), TO)
+    sends = sends.set_column(sends.schema.get_field_index("to"), "to", addressed)
+    return sends, deliveries.rename_columns([*NAME, "message"]).combine_chunks()
+
+
+def _places(keys: pa.Table, named: pa.Table) -> pa.Array:
+    """Of each key, in their order, the row of `named` that has the same name; null if none has."""
+    numbered = named.select(NAME).append_column("at", pa.array(np.arange(named.num_rows)))
+    return keys.join(numbered, NAME, join_type="left outer").sort_by("row")["at"].combine_chunks()
+
+
+def _times(folder: AnyPath, wanted: Known | None, keys: pa.Table, column: str) -> pa.Array:
+    if not matching(folder / "times", "*.parquet"):
+        return pa.nulls(keys.num_rows, pa.int64())
+    times = arrow_dataset(folder / "times").to_table(columns=[*NAME, column], filter=_of(wanted))
+    return times[column].take(_places(keys, times))
+
+
+def _relevant(folder: AnyPath, wanted: Known | None, keys: pa.Table) -> pa.Array:
+    """Whether each event is an effect or a cause in `predecessors`."""
+    if not matching(folder / "predecessors", "*.parquet"):
+        return pa.repeat(False, keys.num_rows)
+    edges = arrow_dataset(folder / "predecessors").to_table(filter=_of(wanted))
+    causes = edges.select(["computation", "cause_process", "cause_seq"]).rename_columns(NAME)
+    named = pa.concat_tables([edges.select(NAME), causes]).group_by(NAME).aggregate([])
+    return pc.is_valid(_places(keys, named))
+
+
+def _causes(stamps: pa.Table, processes: pa.Table) -> pa.Array:
+    """Of each stamp, by NAME, the newest event of each other process that its own had not known of."""
+    row, number, seq = listed(stamps)
+    if not stamps["clock"].null_count:  # what is ahead of the stamp before it
+        same = [np.diff(encode_names(stamps[name])[0], prepend=-1) == 0 for name in NAME[:2]]
+        starts = offsets_of(np.bincount(row, minlength=stamps.num_rows))
+        before = np.where((same[0] & same[1])[row], seq[starts[np.maximum(row - 1, 0)] + number], 0)
+        row, number, seq = (each[seq > before] for each in (row, number, seq))
+    computations = processes["computation"].combine_chunks()
+    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # by BY_P: of number 0
+    name = processes["process"].combine_chunks().take(pa.array(first[row] + number))
+    others = pc.not_equal(name, stamps["process"].take(pa.array(row))).to_numpy()
+    columns = [name.filter(pa.array(others)), pa.array(seq[others].astype(np.int64))]
+    causes = pa.StructArray.from_arrays(columns, fields=list(CAUSE))
+    counts = np.bincount(row[others], minlength=stamps.num_rows)
+    return nested(counts, causes, SCHEMA.field("causes").type)

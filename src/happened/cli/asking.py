@@ -7,8 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ask import ChainStep, History, Occurrence, load
-from ..ask.answered import is_answered
-from ..ask.history import printable, why_too_large
+from ..ask.history import is_answered, printable, why_too_large
 from ..core.errors import LocalProtocolError
 from ..view.texts import duration
 from .spark_sessions import spark_session

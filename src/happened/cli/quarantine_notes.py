@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..causality.quarantine import is_gap
+from ..causality.analysis import is_gap
 from .terminal import note
 
 SHOWN = 5

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ..causality import Computation, encode
 from ..causality.computation import RECEIVE, SEND
 from ..causality.linearization import Ints
-from ..causality.measures import levels_of
+from ..causality.reach import levels_of
 
 HANDOVER = ["computation", "process", "message"]
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..ask.critical import CriticalPath, critical_path
-from ..ask.errors import NoTimes
 from ..ask.history import History, load
+from ..ask.naming import NoTimes
 from ..causality.analysis import AnswerTables, analyse
 from ..causality.judgement import Judgement, judge_totals
 from ..causality.skew import instance_skew

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from .. import ask
 from ..ask.critical import MOST_PLACES, Between, By, Paths, Spent, check_by, told
 from ..ask.history import History, load
-from ..causality.quarantine import sound
+from ..causality.analysis import sound
 from ..causality.questions import Answers
 from ..core.errors import CausalityError
 from ..trace.readers.span_joins import leaders_of

@@ -22,10 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from ..ask.errors import UnknownName
 from ..ask.finding import find_request
 from ..ask.history import History, load
-from ..ask.naming import ID, KINDS, attributes_of, of_request
+from ..ask.naming import ID, KINDS, UnknownName, attributes_of, of_request
 from ..core.errors import CausalityError
 from ..trace import SCHEMA, locate
 from ..trace.schema import ASKED

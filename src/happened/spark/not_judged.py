@@ -2,7 +2,7 @@
 clean one.
 
 Rows that are not events, computations whose rows contradict the contract of a trace, and causes that are not
-in the frame are quarantined (causality.quarantine). A function that returns one table raises NotJudged then,
+in the frame are quarantined (causality.analysis). A function that returns one table raises NotJudged then,
 or warns and returns the answers for the rest: as its caller chose by `on_bad`.
 """
 
@@ -11,7 +11,7 @@ import warnings
 
 from pyspark.sql import DataFrame
 
-from ..causality.quarantine import is_gap
+from ..causality.analysis import is_gap
 from ..core.errors import CausalityError
 
 RAISE, LEAVE_OUT = "raise", "quarantine"

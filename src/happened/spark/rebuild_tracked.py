@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from ..causality.computation import event_ids
 from ..causality.linearization import Ints
 from ..causality.questions.stamp import PROCESSES, STAMPS
-from ..causality.tracker_stamps import is_numbered, read_attributes
+from ..causality.questions.verify_trackers import is_numbered, read_attributes
 from ..core.errors import TraceFormatError
 from ..trace.store import AnyPath, matching
 from .splits import Split
@@ -78,7 +78,7 @@ def _dependencies(table: pa.Table) -> pa.Table:
         )
     counts = recorded.counts["dependencies"]
     offsets = np.searchsorted(counts.row, np.arange(recorded.rows + 1)).astype(np.int32)
-    clock = pa.MapArray.from_arrays(pa.array(offsets), counts.name, pa.array(counts.count))
+    clock = pa.MapArray.from_arrays(pa.array(offsets), counts.name, pa.array(counts.number))
     null = pc.is_valid(pc.map_lookup(table["attributes"], pa.scalar("null"), "first"))
     columns = [table["computation"], table["process"], pa.array(recorded.number), clock, table["seq"], null]
     return pa.table(columns, schema=NUMBERED).filter(pa.array(counts.told))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..causality import encode
-from ..causality.analysed import analysed_events
+from ..causality.written import analysed_events
 from ..core.errors import LocalProtocolError
 from ..trace.store import AnyPath, arrow_dataset, matching
 from ..trace.validation import validate

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..causality.computation import DELIVER, RECEIVE, Computation
 from ..causality.linearization import Ints, linearize
-from ..causality.measures import level_rows, levels_of
+from ..causality.reach import level_rows, levels_of
 
 
 def logical_axis(c: Computation) -> Ints:

@@ -5,7 +5,7 @@ from html import escape
 import pyarrow as pa
 
 from ..causality import check_order, encode
-from ..causality.extents import everything
+from ..causality.reach import everything
 from ..core.errors import CausalityError
 from ..trace import SCHEMA
 from .diagrams import diagram

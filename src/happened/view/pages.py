@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from ..causality import check, check_delivery, encode
-from ..causality.extents import everything
 from ..causality.judgement import Checked, check_path
+from ..causality.reach import everything
 from ..core.errors import LocalProtocolError
 from .answers import are_answers, events_of_answers
 from .packing import as_text

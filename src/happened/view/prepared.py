@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from ..causality.computation import DELIVER, RECEIVE, Computation
 from ..causality.linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
-from ..causality.measures import level_rows, levels_of
 from ..causality.predecessors import computation_predecessors
-from ..causality.reach import edges_of, last_causes, waited_chain
+from ..causality.reach import edges_of, last_causes, level_rows, levels_of, waited_chain
 from ..causality.skew import Times, times_of
 from ..causality.stamps import stamp_computation
 from ..causality.verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..causality.extents import Extent, everything
 from ..causality.linearization import Ints
+from ..causality.reach import Extent, everything
 from ..trace.schema import LISTED
 from .packing import differences, pack
 from .prepared import Prepared

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..causality.computation import DELIVER, Computation
-from ..causality.extents import Extent, between, future, hull, past
 from ..causality.linearization import Ints
 from ..causality.predecessors import computation_predecessors
+from ..causality.reach import Extent, between, future, hull, past
 from ..core.errors import LocalProtocolError
 from ..trace.writer import table_from_rows
 from .prepared import Prepared

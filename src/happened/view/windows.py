@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..causality.extents import Extent, between, future, past
 from ..causality.linearization import Ints
-from ..causality.witness import causal_path
+from ..causality.reach import Extent, between, causal_path, future, past
 from .prepared import Prepared
 from .query import matching
 from .scene import scene

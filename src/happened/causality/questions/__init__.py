@@ -15,19 +15,9 @@ from ...trace.schema import QUARANTINE
 from .question import Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject
 
 __all__ = [
-    "QUESTIONS",
-    "TABLES",
-    "Answers",
-    "Arrays",
-    "ColumnFold",
-    "EpochView",
-    "Fold",
-    "Question",
-    "Subject",
-    "asked",
-    "register",
-    "withdraw",
-]
+    "QUESTIONS", "TABLES", "Answers", "Arrays", "ColumnFold", "EpochView", "Fold", "Question", "Subject",
+    "asked", "register", "withdraw",
+]  # fmt: skip
 
 QUESTIONS: dict[str, Question] = {}
 TABLES: dict[str, pa.Schema] = {"quarantine": QUARANTINE}

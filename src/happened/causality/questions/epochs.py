@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from ...trace.declared import schema
-from ..computation import Computation
 from ..linearization import Ints
 from ..skew import Skew
 from .question import EVENT, Answers, Question, Subject
@@ -15,7 +14,7 @@ EPOCHS = schema("computation string, epoch int32, process string, last int64")
 """Where each epoch ends at each process. A computation that is looked at whole has one epoch, 0."""
 SKEW = schema(
     "computation string, process string, clock_offset int64, drift float64, origin int64, "
-    "feasible bool, backwards int64",
+    "feasible bool, backwards int64"
 )
 """A clock that shows `time` is ahead by clock_offset + drift x (time - origin). `backwards` counts the events
 at which it showed less than at the event before."""
@@ -32,9 +31,10 @@ class Epochs(Question):
 
     def whole(self, subject: Subject, answers: Answers) -> None:
         c = subject.computation
+        last, acts = np.zeros(c.processes, np.int64), np.diff(c.chain_offsets) > 0
+        last[acts] = c.recorded_seq[c.chain[c.chain_offsets[1:][acts] - 1]]
         computation, process = c.names_of(np.arange(c.processes))
-        epoch = pa.repeat(pa.scalar(0, pa.int32()), c.processes)
-        columns = [computation, epoch, process, _last_seqs(c)]
+        columns = [computation, np.zeros(c.processes, np.int32), process, last]
         answers.add("epochs", pa.table(columns, schema=EPOCHS))
         times = subject.times
         if times is None:
@@ -50,14 +50,6 @@ class Epochs(Question):
         events = np.flatnonzero(times.timed)
         columns = [*subject.names_of(events), times.time[events], times.corrected[events]]
         answers.add("times", pa.table(columns, schema=TIMES))
-
-
-def _last_seqs(c: Computation) -> Ints:
-    """The seq of each process's last event, 0 if it has none."""
-    last = np.zeros(c.processes, np.int64)
-    acts = np.diff(c.chain_offsets) > 0
-    last[acts] = c.recorded_seq[c.chain[c.chain_offsets[1:][acts] - 1]]
-    return last
 
 
 def skew_table(names: list[pa.Array], skew: Skew, origin: Ints, backwards: Ints) -> pa.Table:

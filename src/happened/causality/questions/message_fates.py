@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...trace.declared import schema
 from ..computation import Computation, event_ids
-from ..linearization import MISDELIVERED, NEVER_SENT, REPEATED, SENT_OUTSIDE, Ints
+from ..linearization import MISDELIVERED, NEVER_SENT, REPEATED, SENT_OUTSIDE, Ints, find
 from ..skew import Times
 from .question import Answers, Question, Subject
 
@@ -25,7 +25,7 @@ FATES = ("lost", "delivered", "duplicated", "misdelivered", "never_sent", "sent_
 MESSAGES = schema(
     "computation string, message string, sender string?, sent_seq int64?, sent_event string?, "
     "receiver string, received_seq int64?, received_event string?, sent_at int64?, "
-    "received_at int64?, latency int64?, latency_corrected int64?, copies int64, fate string",
+    "received_at int64?, latency int64?, latency_corrected int64?, copies int64, fate string"
 )
 """Times and latencies as in TIMES (questions.epochs): what the clocks showed, and corrected by their skew."""
 
@@ -38,37 +38,34 @@ class MessageFates(Question):
     tables: ClassVar = {"messages": MESSAGES}
 
     def whole(self, subject: Subject, answers: Answers) -> None:
-        answers.add("messages", _messages(subject.computation, subject.times))
-
-
-def _messages(c: Computation, times: Times | None) -> pa.Table:
-    strays = np.flatnonzero(np.isin(c.fate, (MISDELIVERED, NEVER_SENT, SENT_OUTSIDE)))
-    message = np.concatenate([c.slot_message, c.aside.message, c.message[strays]]).astype(np.int64)
-    receiver = np.concatenate([c.slot_dest, c.aside.dest, c.process[strays]]).astype(np.int64)
-    sent = c.send[message]
-    received = np.concatenate([c.slot_delivery, c.aside.delivery, strays])
-    copies = (received >= 0) + _repetitions(c, message, receiver)
-    fate = np.minimum(copies, 2)
-    addressed = len(message) - len(strays)
-    fate[addressed:] = np.where(sent[addressed:] < 0, 5 if c.is_window else 4, 3)
-    computation, receivers = c.names_of(receiver)
-    senders = pa.array(c.process_names, pa.string()).take(_where(c.process[sent], sent >= 0))
-    sent_seq = _where(c.recorded_seq[sent], sent >= 0)
-    received_seq = _where(c.recorded_seq[received], received >= 0)
-    columns = [
-        computation,
-        c.names.take(pa.array(c.message_codes[message])),
-        senders,
-        sent_seq,
-        event_ids(senders, sent_seq),
-        receivers,
-        received_seq,
-        event_ids(receivers, received_seq),
-        *_latencies(sent, received, times),
-        pa.array(copies),
-        pa.array(FATES, pa.string()).take(pa.array(fate)),
-    ]
-    return pa.table(columns, schema=MESSAGES)
+        c = subject.computation
+        strays = np.flatnonzero(np.isin(c.fate, (MISDELIVERED, NEVER_SENT, SENT_OUTSIDE)))
+        message = np.concatenate([c.slot_message, c.aside.message, c.message[strays]]).astype(np.int64)
+        receiver = np.concatenate([c.slot_dest, c.aside.dest, c.process[strays]]).astype(np.int64)
+        sent = c.send[message]
+        received = np.concatenate([c.slot_delivery, c.aside.delivery, strays])
+        copies = (received >= 0) + _repetitions(c, message, receiver)
+        fate = np.minimum(copies, 2)
+        addressed = len(message) - len(strays)
+        fate[addressed:] = np.where(sent[addressed:] < 0, 5 if c.is_window else 4, 3)
+        computation, receivers = c.names_of(receiver)
+        senders = pa.array(c.process_names, pa.string()).take(_where(c.process[sent], sent >= 0))
+        sent_seq = _where(c.recorded_seq[sent], sent >= 0)
+        received_seq = _where(c.recorded_seq[received], received >= 0)
+        columns = [
+            computation,
+            c.names.take(pa.array(c.message_codes[message])),
+            senders,
+            sent_seq,
+            event_ids(senders, sent_seq),
+            receivers,
+            received_seq,
+            event_ids(receivers, received_seq),
+            *_latencies(sent, received, subject.times),
+            pa.array(copies),
+            pa.array(FATES, pa.string()).take(pa.array(fate)),
+        ]
+        answers.add("messages", pa.table(columns, schema=MESSAGES))
 
 
 def _repetitions(c: Computation, message: Ints, receiver: Ints) -> Ints:
@@ -78,9 +75,8 @@ def _repetitions(c: Computation, message: Ints, receiver: Ints) -> Ints:
         return np.zeros(len(message), np.int64)
     found = c.message[again].astype(np.int64) * c.processes + c.process[again]
     keys, counts = np.unique(found, return_counts=True)
-    wanted = message * c.processes + receiver
-    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[at] == wanted, counts[at], 0)
+    at = find(keys, message * c.processes + receiver)
+    return np.where(at >= 0, counts[at], 0)
 
 
 def _latencies(sent: Ints, received: Ints, times: Times | None) -> list[pa.Array]:

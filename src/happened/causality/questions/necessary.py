@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from ..epochs import places
+from ..linearization import offsets_of
+from ..marks import MOST_PROCESSES, UnitState, count_units
 from ..necessary import COUNTS, NecessaryUnits
-from ..units import MOST_PROCESSES, UnitState, count_units
 from .question import EVENT, Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject, blocks_of
 
-CELLS = 8192
-"""Marks of an event that a walk goes through at once: those of all pairs of 90 processes."""
+CELLS = 8192  # Marks of an event that a walk goes through at once: those of all pairs of 90 processes
 
 NECESSARY = pa.schema([*EVENT, COUNTS.field("destination"), COUNTS.field("units")])
 """`event` is the send of a message, and `destination` one of those it was sent to."""
@@ -46,21 +46,20 @@ class NecessaryQuestion(Question):
 
 class NecessaryFold(ColumnFold):
     def __init__(self, processes: int, columns: range | None = None) -> None:
-        self._processes = processes
-        self._columns = range(processes) if columns is None else columns
-        self._state = UnitState.beginning(processes, self._columns)
+        super().__init__(processes, columns)
+        self._state = UnitState.beginning(processes, self.columns)
 
     def blocks(self) -> list[ColumnFold]:
-        n = self._processes
+        n = self.processes
         return [NecessaryFold(n, block) for block in blocks_of(n, max(1, CELLS // max(1, n)))]
 
     def look(self, view: EpochView) -> Arrays:
         addressed, events = view.addressed, view.epoch.events
         place = places(view.epoch, addressed[:, 0], addressed[:, 1])
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=events))]).astype(np.int64)
+        offsets = offsets_of(np.bincount(place, minlength=events))
         counts, self._state = count_units(
             view.epoch, view.is_slot, offsets, addressed[:, 2], self._state, view.kept, view.arranged,
-            self._columns,
+            self.columns,
         )  # fmt: skip
         return {"counts": counts}
 
@@ -69,12 +68,8 @@ class NecessaryFold(ColumnFold):
         counts = np.sum([each["counts"] for each in seen], axis=0)
         answers.totals["necessary_units"] += int(counts.sum())
         answers.totals["necessary_edges"] += counts.size
-        columns = [
-            *view.event_columns(addressed[:, 0], addressed[:, 1]),
-            view.processes(addressed[:, 2])[1],
-            pa.array(counts),
-        ]
-        answers.add("necessary", pa.table(columns, schema=NECESSARY))
+        names = [*view.event_columns(addressed[:, 0], addressed[:, 1]), view.processes(addressed[:, 2])[1]]
+        answers.add("necessary", pa.table([*names, pa.array(counts)], schema=NECESSARY))
 
 
 QUESTION = NecessaryQuestion()

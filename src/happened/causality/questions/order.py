@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from ...trace.declared import schema
 from ..computation import Computation, Event, event_ids
-from ..delivery import check_delivery
 from ..epochs import Frontier, Stamped, own_columns
 from ..linearization import Ints
-from ..order import Channels, early_deliveries, faults_of_order, first_to_follow
+from ..order import Channels, check_delivery, faults_of_order, first_to_follow, overtaken
+from ..reach import causal_path
 from ..total_order import total_order
-from ..verdict import Cycle, Disagreement, Witness
-from ..witness import causal_path
+from ..verdict import Cycle, Disagreement
 from .question import Answers, Arrays, EpochView, Question, Subject
 
 TOTAL_WITNESSES = 1000
@@ -45,14 +44,8 @@ LOST_CAUSES = schema(
 leads from the one send to the other."""
 
 EARLY = [
-    "dest",
-    "early_p",
-    "early_sent",
-    "early_seq",
-    "overtaken_p",
-    "overtaken_sent",
-    "overtaken_seq",
-    "fifo",
+    *("dest", "early_p", "early_sent", "early_seq"),
+    *("overtaken_p", "overtaken_sent", "overtaken_seq", "fifo"),
 ]
 """A destination; sender, seqs of send and delivery of two messages; whether FIFO is violated too."""
 SHOWN = ["fifo", "dest", "lost_p", "lost_sent", "delivered_p", "delivered_sent", "delivered_seq"]
@@ -60,6 +53,8 @@ SHOWN = ["fifo", "dest", "lost_p", "lost_sent", "delivered_p", "delivered_sent",
 delivery of the first message of the epoch that was delivered there and sent after it."""
 
 FATES = ("messages", "lost", "duplicated", "misdelivered", "never_sent")
+LOST_TOTALS = {"fifo": "fifo_lost_causes", "causal": "lost_causes"}
+"""Where the lost causes of each order are counted; early deliveries are in `ORDER_violations`."""
 
 
 class OrderQuestion(Question):
@@ -75,16 +70,18 @@ class OrderQuestion(Question):
         c, totals = subject.computation, answers.totals
         # Without a delivery nothing is early or shows a loss, and nobody needs vectors.
         vectors = subject.vectors if (c.slot_delivery >= 0).any() else np.empty((0, c.width), np.int32)
-        for order, lost_causes in (("fifo", "fifo_lost_causes"), ("causal", "lost_causes")):
+        for order in LOST_TOTALS:
             faults = faults_of_order(c, vectors, order)
-            totals[f"{order}_violations"] += faults.early.size
-            totals[lost_causes] += faults.lost.size
-            answers.add("violations", early_table(subject, order, faults.early, faults.overtaken))
-            answers.add("lost_causes", lost_table(subject, order, faults.lost, faults.shown))
+            tell_early(subject, order, faults.early, faults.overtaken, answers)
+            tell_lost(subject, order, faults.lost, faults.shown, answers)
         totals["deliveries_judged"] += faults.deliveries
         agreed = total_order(c, TOTAL_WITNESSES)
         totals["total_violations"] += agreed.violations
-        answers.add("violations", _total_table(agreed.witnesses))
+        rows = []
+        for w in agreed.witnesses:
+            assert isinstance(w, Disagreement | Cycle)
+            rows.append(total_row(w.computation, (w.one, w.other) if isinstance(w, Disagreement) else w.legs))
+        answers.add("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS))
         fates = check_delivery([c], examples=0)
         for name in FATES:
             totals[name] += getattr(fates, name)
@@ -93,11 +90,6 @@ class OrderQuestion(Question):
         last = stamped.arranged.last
         here = view.slots[:, 3] <= last[view.slots[:, 2]]
         delivered = view.slots[here]
-        if not len(delivered):
-            return {
-                "early": np.empty((0, len(EARLY)), np.int64),
-                "shown": np.empty((0, len(SHOWN)), np.int64),
-            }
         delivered = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
         return {
             "early": early_in_epoch(stamped, frontier, delivered, view.slots[~here]),
@@ -105,20 +97,16 @@ class OrderQuestion(Question):
         }
 
     def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
-        early = _first_of_each(np.concatenate([each["early"] for each in seen]))
+        early = np.concatenate([each["early"] for each in seen])
+        # Of the rows about one delivery, the one that shows that FIFO is violated too, else the first.
+        order = np.lexsort((-early[:, 7], early[:, 3], early[:, 0]))
+        others = (np.diff(early[order][:, [0, 3]], axis=0, prepend=-1) != 0).any(axis=1)
+        early = early[np.sort(order[others])]
         answers.totals["causal_violations"] += len(early)
         answers.totals["fifo_violations"] += int(early[:, 7].sum())
         answers.keep("early", pa.table(list(early.T), names=EARLY))
         shown = np.concatenate([each["shown"] for each in seen])
         answers.keep("shown", pa.table(list(shown.T), names=SHOWN))
-
-
-def _first_of_each(early: Ints) -> Ints:
-    """Of the rows about one delivery, the one that shows that FIFO is violated too, else the first."""
-    order = np.lexsort((-early[:, 7], early[:, 3], early[:, 0]))
-    others = (np.diff(early[order][:, [0, 3]], axis=0, prepend=-1) != 0).any(axis=1)
-    first: Ints = early[np.sort(order[others])]
-    return first
 
 
 def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
@@ -127,26 +115,20 @@ def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later:
     Only overtaken messages whose senders are among the columns are seen. A sender has a column in one block
     alone, so that the first block that sees one sees the first of all.
     """
-    slots = np.concatenate([delivered, later])
-    source, seq, dest = slots[:, 0], slots[:, 1], slots[:, 2]
-    channels = Channels.of(dest, source, seq, stamped.epoch.processes)
-    send = stamped.rows(frontier, source, seq)
-    column = own_columns(stamped.epoch.processes, stamped.columns)[channels.sender]
-    column[column == len(stamped.columns)] = -1
+    slots, n = np.concatenate([delivered, later]), stamped.epoch.processes
+    send, channels = stamped.rows(frontier, slots[:, 0], slots[:, 1]), Channels.of(slots, n)
+    entry = own_columns(n, stamped.columns)
+    entry[entry == len(stamped.columns)] = -1
     found = [
-        early_deliveries(
-            len(delivered), send, dest, channels.of_slot, seq, stamped.vectors, channels.queue,
-            channels.ends, column, channels.of_dest, fifo,
-        )
+        overtaken(stamped.vectors, send, slots, len(delivered), channels, entry, fifo)
         for fifo in (False, True)
-    ]  # fmt: skip
+    ]
     early = np.flatnonzero(found[0] >= 0)
     # The FIFO witness where there is one: it violates causal order too.
     fifo = found[1][early] >= 0
     passed = np.where(fifo, found[1][early], found[0][early])
-    return np.column_stack(
-        [dest[early], slots[early][:, [0, 1, 3]], slots[passed][:, [0, 1, 3]], fifo.astype(np.int64)]
-    )
+    told = [slots[early][:, [2, 0, 1, 3]], slots[passed][:, [0, 1, 3]], fifo.astype(np.int64)]
+    return np.column_stack(told)
 
 
 def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
@@ -161,61 +143,54 @@ def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: 
     if len(lost):
         send = stamped.rows(frontier, delivered[:, 0], delivered[:, 1])
         for fifo in (False, True):
-            found = first_to_follow(
-                stamped.vectors, send, delivered[:, 2], delivered[:, 0], stamped.epoch.processes,
-                lost[:, 2], lost[:, 0], lost[:, 1], column[lost[:, 0]], fifo,
-            )  # fmt: skip
+            found = first_to_follow(stamped.vectors, send, delivered, lost, column, fifo)
             at = np.flatnonzero(found >= 0)
             flag = np.full(at.size, int(fifo))
             rows.append(np.column_stack([flag, lost[at][:, [2, 0, 1]], delivered[found[at]][:, [0, 1, 3]]]))
     return np.concatenate(rows)
 
 
-def early_table(subject: Subject, order: str, early: Ints, overtaken: Ints) -> pa.Table:
+def tell_early(subject: Subject, order: str, early: Ints, overtaken: Ints, answers: Answers) -> None:
+    """Answer that these slots were delivered early, and which they overtook."""
     c = subject.computation
-    computation, process = c.names_of(c.slot_dest[early])
-    early_seq, overtaken_seq = (pa.array(_delivery_seq(c, slots)) for slots in (early, overtaken))
-    columns = [
-        computation,
-        pa.repeat(order, early.size),
-        process,
-        _messages(c, early),
-        early_seq,
-        event_ids(process, early_seq),
-        _messages(c, overtaken),
-        overtaken_seq,
-        event_ids(process, overtaken_seq),
-        _paths(subject, overtaken, early),
-    ]
-    return pa.table(columns, schema=VIOLATIONS)
+    told = [(c.messages_of(slots), _delivery_seq(c, slots)) for slots in (early, overtaken)]
+    names, paths = c.names_of(c.slot_dest[early]), _paths(subject, overtaken, early)
+    answers.totals[f"{order}_violations"] += early.size
+    answers.add("violations", deliveries_table(VIOLATIONS, order, names, told, paths))
 
 
-def lost_table(subject: Subject, order: str, lost: Ints, shown: Ints) -> pa.Table:
+def tell_lost(subject: Subject, order: str, lost: Ints, shown: Ints, answers: Answers) -> None:
+    """Answer that these slots are lost causes, and which deliveries show them."""
     c = subject.computation
-    computation, process = c.names_of(c.slot_dest[lost])
-    seq = pa.array(_delivery_seq(c, shown))
-    columns = [
-        computation,
-        pa.repeat(order, lost.size),
-        process,
-        _messages(c, lost),
-        _messages(c, shown),
-        seq,
-        event_ids(process, seq),
-        _paths(subject, lost, shown),
-    ]
-    return pa.table(columns, schema=LOST_CAUSES)
+    told = [(c.messages_of(lost), None), (c.messages_of(shown), _delivery_seq(c, shown))]
+    names, paths = c.names_of(c.slot_dest[lost]), _paths(subject, lost, shown)
+    answers.totals[LOST_TOTALS[order]] += lost.size
+    answers.add("lost_causes", deliveries_table(LOST_CAUSES, order, names, told, paths))
+
+
+def deliveries_table(
+    schema: pa.Schema,
+    order: str,
+    names: list[pa.Array],
+    told: Sequence[tuple[pa.Array, Ints | None]],
+    paths: list[Any],
+) -> pa.Table:
+    """VIOLATIONS or LOST_CAUSES: the computations and processes, two messages and the seqs of their
+    deliveries (None: there is none), and the causal paths."""
+    columns = [names[0], pa.repeat(order, len(names[0])), names[1]]
+    for message, seq in told:
+        columns.append(message)
+        if seq is not None:
+            seqs = pa.array(seq)
+            columns += [seqs, event_ids(names[1], seqs)]
+    return pa.table([*columns, pa.array(paths, pa.list_(STEP))], schema=schema)
 
 
 def _delivery_seq(c: Computation, slots: Ints) -> Ints:
     return c.recorded_seq[c.slot_delivery[slots]].astype(np.int64)
 
 
-def _messages(c: Computation, slots: Ints) -> pa.Array:
-    return c.names.take(pa.array(c.message_codes[c.slot_message[slots]]))
-
-
-def _paths(subject: Subject, before: Ints, after: Ints) -> pa.Array:
+def _paths(subject: Subject, before: Ints, after: Ints) -> list[Any]:
     """The causal paths between the sends of two slots each, for the first MOST_PATHS of a computation."""
     c = subject.computation
     owner = c.owner[c.slot_dest[after]]
@@ -225,42 +200,27 @@ def _paths(subject: Subject, before: Ints, after: Ints) -> pa.Array:
     paths: list[Any] = [None] * owner.size
     for row in order[place < MOST_PATHS].tolist():
         ends = int(c.slot_send[before[row]]), int(c.slot_send[after[row]])
-        paths[row] = _steps(c.event(e) for e in causal_path(c, subject.vectors, *ends))
-    return pa.array(paths, pa.list_(STEP))
-
-
-def _total_table(witnesses: Iterable[Witness]) -> pa.Table:
-    rows = []
-    for w in witnesses:
-        assert isinstance(w, Disagreement | Cycle)
-        rows.append(total_row(w.computation, (w.one, w.other) if isinstance(w, Disagreement) else w.legs))
-    return pa.Table.from_pylist(rows, schema=VIOLATIONS)
+        paths[row] = steps(c.event(e) for e in causal_path(c, subject.vectors, *ends))
+    return paths
 
 
 def total_row(computation: str, legs: Iterable[tuple[Event, Event]]) -> dict[str, Any]:
     """A cycle of total order: `process` has the last leg, and the path those before it, one by one."""
     *others, (early, overtaken) = legs
-    return _row(computation, "total", early, overtaken, [event for leg in others for event in leg])
+    return early_row(computation, "total", early, overtaken, [event for leg in others for event in leg])
 
 
-def _row(
+def early_row(
     computation: str, order: str, early: Event, overtaken: Event, path: Iterable[Event]
 ) -> dict[str, Any]:
-    return {
-        "computation": computation,
-        "order_name": order,
-        "process": early.process,
-        "early": early.message,
-        "early_seq": early.seq,
-        "early_event": early.id,
-        "overtaken": overtaken.message,
-        "overtaken_seq": overtaken.seq,
-        "overtaken_event": overtaken.id,
-        "path": _steps(path),
-    }
+    """A row of VIOLATIONS, from two deliveries."""
+    of_early = early.process, early.message, early.seq, early.id
+    of_overtaken = overtaken.message, overtaken.seq, overtaken.id
+    told = (computation, order, *of_early, *of_overtaken, steps(path))
+    return dict(zip(VIOLATIONS.names, told, strict=True))
 
 
-def _steps(path: Iterable[Event]) -> list[dict[str, Any]]:
+def steps(path: Iterable[Event]) -> list[dict[str, Any]]:
     return [{"process": e.process, "seq": e.seq, "kind": e.kind, "message": e.message} for e in path]
 
 

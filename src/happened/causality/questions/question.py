@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from ...trace.declared import schema
-from ..bit_sets import WORD, count_ordered, graph_of
+from ...trace.schema import QUARANTINE
 from ..computation import Computation, event_ids
-from ..epochs import Arranged, Epoch, Frontier, Stamped, places
+from ..epochs import Arranged, Epoch, Frontier, Stamped, places, stamp
 from ..linearization import Ints
 from ..predecessors import find_predecessors
-from ..reach import edges_of
+from ..reach import WORD, count_ordered, edges_of
 from ..skew import Times, times_of
 from ..stamps import MOST_CELLS, stamp_columns, stamp_computation
 
@@ -50,6 +50,12 @@ class Answers:
         if table.num_rows:
             self.kept[name] = table
 
+    def quarantine(self, reasons: Iterable[tuple[str, str]], rows: int | None = None) -> None:
+        """Add (computation, reason) to the quarantine; they are about so many rows, or one each."""
+        told = [{"computation": computation, "reason": reason} for computation, reason in reasons]
+        self.add("quarantine", pa.Table.from_pylist(told, schema=QUARANTINE))
+        self.totals["quarantined"] += len(told) if rows is None else rows
+
     def join(self, more: "Answers") -> None:
         """Add the rows and totals of others; totals may be below zero."""
         for name, tables in more.tables.items():
@@ -64,15 +70,11 @@ class Answers:
 
 @dataclass(frozen=True)
 class Subject:
-    """Whole computations, as one union, and what several questions need to know of them.
-
-    table       the rows the union was encoded from
-    timestamps  the form in which stamps are asked for, one of TIMESTAMPS
-    """
+    """Whole computations, as one union, and what several questions need to know of them."""
 
     computation: Computation
-    table: pa.Table
-    timestamps: str = "full"
+    table: pa.Table  # the rows the union was encoded from
+    timestamps: str = "full"  # the form in which stamps are asked for, one of TIMESTAMPS
 
     @cached_property
     def vectors(self) -> Ints:
@@ -96,7 +98,7 @@ class Subject:
         """Of events: how many are in the past of another."""
         c = self.computation
         if self.is_wide and c.width * WORD > c.events:
-            return count_ordered(graph_of(edges_of(c)))
+            return count_ordered(edges_of(c).in_order())
         # The causal past of an event, itself left out, has as many events as its vector sums to, less one.
         return sum(int(vectors.sum(dtype=np.int64)) for _, vectors in self.columns()) - c.events
 
@@ -128,15 +130,8 @@ class Subject:
 class EpochView:
     """One epoch of a computation that is cut into epochs, as questions see it.
 
-    number     of the epoch, from 0
     is_slot    of each edge into an event of the epoch: whether it is the first delivery at a destination
     kept       (process, seq) of the events, in this epoch or before, whose effects come after it
-    chosen     (process, seq) of its relevant events; None: all are
-    sent       (sender, seq, destination) of the epoch's sends, delivered or not
-    slots      (sender, seq, destination, seq of delivery) of what is in flight at some time in the epoch
-    lost       (sender, seq, destination) of everything in the computation that was never delivered
-    timestamps the form in which stamps are asked for
-    arranged   the epoch in topological order, if that is known already
     counts     how many events each process has, in all epochs
     logged     (process, seq, whether it names an unknown process) of its events with a logged clock, by
                process and seq
@@ -145,16 +140,16 @@ class EpochView:
 
     computation: str
     names: tuple[str, ...]
-    number: int
+    number: int  # of the epoch, from 0
     epoch: Epoch
     is_slot: Ints
     kept: tuple[Ints, Ints]
-    chosen: Ints | None
-    sent: Ints
-    slots: Ints
-    lost: Ints
-    timestamps: str = "full"
-    arranged: Arranged | None = None
+    chosen: Ints | None  # (process, seq) of its relevant events; None: all are
+    sent: Ints  # (sender, seq, destination) of the epoch's sends, delivered or not
+    slots: Ints  # (sender, seq, destination, seq of delivery) of what is in flight at some time in the epoch
+    lost: Ints  # (sender, seq, destination) of everything in the computation that was never delivered
+    timestamps: str = "full"  # the form in which stamps are asked for
+    arranged: Arranged | None = None  # the epoch in topological order, if that is known already
     counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     logged: Ints = field(default_factory=lambda: np.empty((0, 3), np.int64))
     clocks: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))
@@ -205,16 +200,30 @@ class Fold:
         return False
 
 
+WIDTH = 256  # Columns of vectors or marks that a walk goes through at once: more would only need more memory
+
+
+def blocks_of(processes: int, width: int | None = None) -> list[range]:
+    """All columns, so many at a time; WIDTH if None."""
+    width = WIDTH if width is None else width
+    return [range(first, min(first + width, processes)) for first in range(0, processes, width)]
+
+
 class ColumnFold(Fold):
     """A walk whose state falls into columns that need nothing of one another.
 
+    columns  those that it sees; all if None
     blocks   the same walk for some columns each, in the order of columns; they can be made side by side
     look     what a block sees of the next epoch
     tell     answers for an epoch, from what each block saw of it
     """
 
+    def __init__(self, processes: int, columns: range | None = None) -> None:
+        self.processes = processes
+        self.columns = range(processes) if columns is None else columns
+
     def blocks(self) -> Sequence["ColumnFold"]:
-        return [self]
+        return [type(self)(self.processes, columns) for columns in blocks_of(self.processes)]
 
     def look(self, view: EpochView) -> Arrays:
         raise NotImplementedError
@@ -226,31 +235,16 @@ class ColumnFold(Fold):
         self.tell(view, [self.look(view)], answers)
 
 
-WIDTH = 256
-"""Columns of vectors or marks that a walk goes through at once: more would only need more memory."""
-
-
-def blocks_of(processes: int, width: int | None = None) -> list[range]:
-    """All columns, so many at a time; WIDTH if None."""
-    width = WIDTH if width is None else width
-    return [range(first, min(first + width, processes)) for first in range(0, processes, width)]
-
-
 class Question:
     """Subclasses fill in the class variables and at least `whole`, and one of `look` with `tell`, `stamped`,
     `fold` or a step of the Spark room's own (spark.by_epoch.steps), so that computations cut into epochs are
     answered for too. With `stamped`, those of many processes are not: nobody there has whole vectors.
-
-    name       of the command
-    help       what it answers, in a line
-    tables     that it fills, with their schemas
-    totals     that go into its summary
     """
 
-    name: ClassVar[str]
-    help: ClassVar[str]
-    tables: ClassVar[Mapping[str, pa.Schema]]
-    totals: ClassVar[tuple[str, ...]] = ()
+    name: ClassVar[str]  # of the command
+    help: ClassVar[str]  # what it answers, in a line
+    tables: ClassVar[Mapping[str, pa.Schema]]  # that it fills, with their schemas
+    totals: ClassVar[tuple[str, ...]] = ()  # that go into its summary
 
     def whole(self, subject: Subject, answers: Answers) -> None:
         """Answer for whole computations."""
@@ -285,3 +279,32 @@ class Question:
     def summarise(self, totals: Mapping[str, int]) -> dict[str, Any]:
         """The totals that the question adds to the summary."""
         return {name: totals.get(name, 0) for name in self.totals}
+
+
+class ColumnStamps(ColumnFold):
+    """A walk over a computation of very many processes that stamps some columns, or all, and shows them to
+    questions that look at stamped epochs."""
+
+    def __init__(self, processes: int, questions: Sequence[Question], columns: range | None = None) -> None:
+        super().__init__(processes, columns)
+        self._questions = questions
+        self._frontier = Frontier.beginning(processes, len(self.columns) + 1)
+
+    def blocks(self) -> list[ColumnFold]:
+        n = self.processes
+        return [ColumnStamps(n, self._questions, block) for block in blocks_of(n)]
+
+    def look(self, view: EpochView) -> Arrays:
+        before = self._frontier
+        stamped, self._frontier = stamp(view.epoch, before, *view.kept, view.arranged, self.columns)
+        return {
+            f"{number}:{name}": array
+            for number, question in enumerate(self._questions)
+            for name, array in question.look(view, stamped, before).items()
+        }
+
+    def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
+        for number, question in enumerate(self._questions):
+            mine = f"{number}:"
+            own = [{name[len(mine) :]: of[name] for name in of if name.startswith(mine)} for of in seen]
+            question.tell(view, own, answers)

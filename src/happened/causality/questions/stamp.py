@@ -22,9 +22,10 @@ from ...core.errors import TraceFormatError
 from ...trace.declared import schema
 from ..computation import Computation
 from ..epochs import Frontier, Stamped
-from ..linearization import Ints
+from ..linearization import Ints, offsets_of
+from ..names import nested
+from .predecessors import ReductionFold
 from .question import EVENT, Answers, Arrays, EpochView, Fold, Question, Subject
-from .reduction_fold import ReductionFold
 
 TIMESTAMPS = ("full", "sparse", "predecessors")
 ENTRY = pa.struct([pa.field("p", pa.int32(), nullable=False), pa.field("seq", pa.int64(), nullable=False)])
@@ -58,20 +59,29 @@ class StampQuestion(Question):
     def whole(self, subject: Subject, answers: Answers) -> None:
         c = subject.computation
         if subject.timestamps == "predecessors" or subject.is_wide:
-            answers.add("stamps", _predecessor_stamps(subject))
+            effects, causes = subject.reduction
+            process = c.process[causes]
+            entry, seq = process - c.first[process], c.recorded_seq[causes]
+            answers.add("stamps", _predecessor_stamps(subject, 0, effects, entry, seq))
         else:
             answers.add("stamps", stamps_table(c, subject.vectors, subject.timestamps))
         every = np.arange(c.processes)
-        answers.add(
-            "processes", processes_table(c.names_of(every), every - c.first, np.diff(c.chain_offsets))
-        )
+        names = c.names_of(every)
+        answers.add("processes", processes_table(names, every - c.first, np.diff(c.chain_offsets)))
         events = np.bincount(c.owner[c.process]).astype(object)  # exact, however many pairs there are
         answers.totals["ordered_pairs"] += subject.ordered_pairs
         answers.totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - subject.ordered_pairs
 
     def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
-        if view.timestamps != "predecessors":
-            answers.add("stamps", _epoch_stamps(view, frontier, stamped.event_vectors()))
+        epoch, n, vectors = view.epoch, view.epoch.processes, stamped.event_vectors()
+        names = view.names_of(np.arange(epoch.events))
+        if view.timestamps == "full":
+            answers.add("stamps", _stamps(names, view.number, clock=_clocks(vectors)))
+        elif view.timestamps == "sparse":
+            before, known = np.zeros((n, n), np.int32), np.flatnonzero(frontier.last > 0)
+            before[known] = frontier.vectors[frontier.rows(known, frontier.last[known])]
+            changes = _changes(epoch.process, vectors, before)
+            answers.add("stamps", _stamps(names, view.number, entries=changes))
         super().stamped(view, stamped, frontier, answers)
 
     def look(self, view: EpochView, stamped: Stamped, frontier: Frontier) -> Arrays:
@@ -85,7 +95,7 @@ class StampQuestion(Question):
         answers.totals["concurrent_pairs"] += events * (events - 1) // 2 + events * before - ordered
 
     def fold(self, timestamps: str, processes: int) -> Fold | None:
-        return ReductionFold(processes, [_tell_stamps]) if timestamps == "predecessors" else None
+        return ReductionFold(processes, tell=[_tell_stamps]) if timestamps == "predecessors" else None
 
 
 def processes_table(names: list[pa.Array], number: Ints, events: Ints) -> pa.Table:
@@ -101,33 +111,15 @@ def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
     names = c.event_columns(events)
     if timestamps == "sparse":
         return _stamps(names, 0, entries=_changes(process, ordered))
-    if c.recorded_seq is not c.seq:
-        ordered = _narrowed(ordered)
-    widths = np.bincount(c.owner)[c.owner[process]]
-    return _stamps(names, 0, clock=_clocks(ordered, None if (widths == c.width).all() else widths))
-
-
-def _narrowed(vectors: Ints) -> Ints:
-    """The vectors as 32-bit integers, the type of the column `clock`."""
-    if vectors.max(initial=0) > MOST_ENTRIES:
+    if ordered.dtype != np.int32 and ordered.max(initial=0) > MOST_ENTRIES:
         raise TraceFormatError(
-            f'{vectors.max():,} does not fit the 32 bits of a clock\'s entry; ask for timestamps="sparse" or '
+            f'{ordered.max():,} does not fit the 32 bits of a clock\'s entry; ask for timestamps="sparse" or '
             '"predecessors", or number the events of each process 1, 2, …',
             field="seq",
         )
-    narrow: Ints = vectors.astype(np.int32)
-    return narrow
-
-
-def _epoch_stamps(view: EpochView, frontier: Frontier, vectors: Ints) -> pa.Table:
-    epoch, n = view.epoch, view.epoch.processes
-    names = view.names_of(np.arange(epoch.events))
-    if view.timestamps == "full":
-        return _stamps(names, view.number, clock=_clocks(vectors))
-    before = np.zeros((n, n), np.int32)
-    known = np.flatnonzero(frontier.last > 0)
-    before[known] = frontier.vectors[frontier.rows(known, frontier.last[known])]
-    return _stamps(names, view.number, entries=_changes(epoch.process, vectors, before))
+    ordered = ordered.astype(np.int32, copy=False)
+    widths = np.bincount(c.owner)[c.owner[process]]
+    return _stamps(names, 0, clock=_clocks(ordered, None if (widths == c.width).all() else widths))
 
 
 def _clocks(vectors: Ints, widths: Ints | None = None) -> pa.ChunkedArray:
@@ -138,13 +130,9 @@ def _clocks(vectors: Ints, widths: Ints | None = None) -> pa.ChunkedArray:
     element = STAMPS.field("clock").type
     chunks = []
     for at in range(0, rows, at_once):
-        part = vectors[at : at + at_once]
-        if widths is None:
-            offsets, flat = np.arange(len(part) + 1) * width, part.ravel()
-        else:
-            of = widths[at : at + at_once]
-            offsets, flat = _offsets(of), part[np.arange(width) < of[:, None]]
-        chunks.append(pa.ListArray.from_arrays(offsets.astype(np.int32), flat, type=element))
+        part, of = vectors[at : at + at_once], np.full(rows, width) if widths is None else widths
+        flat = part.ravel() if widths is None else part[np.arange(width) < of[at : at + at_once, None]]
+        chunks.append(nested(of[at : at + at_once], flat, element))
     return pa.chunked_array(chunks, type=element)
 
 
@@ -166,37 +154,24 @@ def _changes(process: Ints, vectors: Ints, before: Ints | None = None) -> pa.Chu
     return pa.chunked_array(chunks, type=STAMPS.field("entries").type)
 
 
-def _predecessor_stamps(subject: Subject) -> pa.Table:
-    c = subject.computation
-    effects, causes = subject.reduction
-    events = np.flatnonzero(subject.relevant)
-    counts = np.bincount(effects, minlength=c.events)[events]
-    process = c.process[causes]
-    return _stamps(
-        subject.names_of(events),
-        0,
-        entries=_entries(counts, process - c.first[process], c.recorded_seq[causes]),
-    )
+def _predecessor_stamps(
+    of: Subject | EpochView, epoch: int, effects: Ints, process: Ints, seq: Ints
+) -> pa.Table:
+    """The stamps of the relevant events: their immediate predecessors, by effect."""
+    events = np.flatnonzero(of.relevant)
+    counts = np.bincount(effects, minlength=of.relevant.size)[events]
+    return _stamps(of.names_of(events), epoch, entries=_entries(counts, process, seq))
 
 
 def _tell_stamps(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers: Answers) -> None:
-    events = np.flatnonzero(view.relevant)
-    counts = np.bincount(effects, minlength=view.epoch.events)[events]
-    entries = _entries(counts, process, seq)
-    answers.add("stamps", _stamps(view.names_of(events), view.number, entries=entries))
+    answers.add("stamps", _predecessor_stamps(view, view.number, effects, process, seq))
 
 
 def _entries(counts: Ints, process: Ints, seq: Ints) -> pa.Array:
     """Lists of entries: so many to each event, about these processes and seqs."""
     columns = [pa.array(process.astype(np.int32)), pa.array(seq.astype(np.int64))]
     flat = pa.StructArray.from_arrays(columns, fields=list(ENTRY))
-    return pa.ListArray.from_arrays(
-        _offsets(counts).astype(np.int32), flat, type=STAMPS.field("entries").type
-    )
-
-
-def _offsets(counts: Ints) -> Ints:
-    return np.concatenate([[0], np.cumsum(counts)])
+    return nested(counts, flat, STAMPS.field("entries").type)
 
 
 def _stamps(
@@ -214,6 +189,16 @@ def _stamps(
     return pa.table([*names, number, *forms], schema=STAMPS)
 
 
+def listed(stamps: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """(row, process by number, seq) of all entries of the clocks, or of `entries`."""
+    lists = stamps["entries" if stamps["clock"].null_count else "clock"].combine_chunks()
+    row, flat = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists)
+    if stamps["clock"].null_count:
+        return row, pc.struct_field(flat, "p").to_numpy(), pc.struct_field(flat, "seq").to_numpy()
+    starts = offsets_of(pc.list_value_length(lists).to_numpy())
+    return row, np.arange(len(row)) - starts[row], flat.to_numpy()
+
+
 def clock_maps(stamps: pa.Table, processes: pa.Table) -> pa.MapArray:
     """The clock of each row of `stamps`, of whatever form, by the names of processes; zeros are left out.
 
@@ -221,21 +206,11 @@ def clock_maps(stamps: pa.Table, processes: pa.Table) -> pa.MapArray:
     """
     numbered = processes.sort_by([("computation", "ascending"), ("p", "ascending")])
     computations = numbered["computation"].combine_chunks()
-    first_of = pc.index_in(pc.unique(computations), value_set=computations)
-    owner = pc.index_in(stamps["computation"], value_set=pc.unique(computations)).to_numpy()
-    first = first_of.to_numpy().astype(np.int64)[owner]
-    if stamps["clock"].null_count == 0:
-        lists = stamps["clock"].combine_chunks()
-        row, seq = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_numpy()
-        starts = lists.offsets.to_numpy()
-        number = np.arange(len(row)) - (starts[:-1] - starts[0])[row]
-    else:
-        lists = stamps["entries"].combine_chunks()
-        row, flat = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists)
-        number, seq = pc.struct_field(flat, "p").to_numpy(), pc.struct_field(flat, "seq").to_numpy()
+    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # its process 0
+    row, number, seq = listed(stamps)
     shown = np.flatnonzero(seq)
     row, number, seq = row[shown], number[shown], seq[shown]
-    offsets = _offsets(np.bincount(row, minlength=stamps.num_rows)).astype(np.int32)
+    offsets = offsets_of(np.bincount(row, minlength=stamps.num_rows)).astype(np.int32)
     names = numbered["process"].combine_chunks().take(pa.array(first[row] + number))
     return pa.MapArray.from_arrays(offsets, names, pa.array(seq.astype(np.int64)))
 

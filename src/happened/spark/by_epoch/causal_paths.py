@@ -5,7 +5,7 @@ Out   events from the first to the last, each after the one before it on the sam
 Cost  per process on the path: log(epochs) frontiers read, and one epoch stamped again. Of a wide layout,
       first one task that leaves frontiers with those columns that are asked for
 
-As causality.witness.causal_path: the earliest event of a process that knows of the first one learnt of it
+As causality.reach.causal_path: the earliest event of a process that knows of the first one learnt of it
 from elsewhere. Its epoch is found among the frontiers, the event itself within the epoch.
 """
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...causality.logged_clocks import Regressions
+from ...causality.epochs import own_columns
 from ...causality.questions import Answers
 from ...causality.questions.question import blocks_of
-from ...causality.questions.verify_clocks import add_clock_faults
+from ...causality.questions.verify_clocks import Regressions, add_clock_faults
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
 from ..tasks import Runner, on_tasks
@@ -35,7 +35,7 @@ def regressions(spark: Runner, laid: Sequence[tuple[Layout, AnyPath]]) -> Counte
 
     def look(number: int) -> None:
         layout, block, columns = blocks[number]
-        walk = Regressions(len(layout.names), columns)
+        walk = Regressions(own_columns(len(layout.names), columns), len(columns))
         for k in range(layout.epochs):
             found = walk.step(*layout.logged_clocks(k))
             write_arrays(layout.path(f"regressions-{block:04d}", k), found=found)

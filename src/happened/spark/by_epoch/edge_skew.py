@@ -7,7 +7,7 @@ Cost  one scan of the edges, some more where offsets alone do not explain the ti
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from ...causality.skew import (
     removed,
     solve_drifts,
     tightest,
-    window_gaps,
     window_width,
 )
 from .edge_files import EdgeFile
@@ -43,9 +42,7 @@ class Clocks:
         return corrected
 
 
-def estimate(
-    scan: Scan, least: tuple[Ints, Ints, Ints], names: Sequence[str], origin: int, last: int
-) -> Clocks:
+def estimate(scan: Scan, least: tuple[Ints, ...], names: Sequence[str], origin: int, last: int) -> Clocks:
     """Estimate the clocks of the processes with these names as causality.skew.estimate does.
 
     least   the tightest gap of each pair
@@ -62,9 +59,9 @@ def estimate(
 
     def in_windows(file: EdgeFile) -> tuple[Ints, ...]:
         source, target, since, gap = file.timed(origin)
-        return window_gaps(same[source], same[target], since // width, gap)
+        return tightest(same[source], same[target], since // width, gap)
 
-    drifts = solve_drifts(n, *window_gaps(*_merged(scan(in_windows))), width)
+    drifts = solve_drifts(n, width, *tightest(*_merged(scan(in_windows))))
     if drifts is None:
         return clocks
 
@@ -73,7 +70,7 @@ def estimate(
         source, target = same[source], same[target]
         return tightest(source, target, gap - removed(drifts, source, target, since, gap))
 
-    skew = replace(correct(nobody, *tightest(*_merged(scan(without_drift)))), drifts=drifts)
+    skew = correct(nobody, *tightest(*_merged(scan(without_drift))))._replace(drifts=drifts)
     better = Clocks(skew.of(same), origin)
 
     def backwards(file: EdgeFile) -> tuple[int, int]:
@@ -84,7 +81,7 @@ def estimate(
     return better if after < before else clocks
 
 
-def merge_tightest(found: list[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
+def merge_tightest(found: list[tuple[Ints, ...]]) -> tuple[Ints, ...]:
     return tightest(*_merged(found))
 
 

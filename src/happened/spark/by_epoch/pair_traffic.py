@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...causality.linearization import Ints
-from ...causality.measures import MEASURES, measure_rows
+from ...causality.questions.measures import MEASURES, measure_rows
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
 from .edge_files import EdgeFile

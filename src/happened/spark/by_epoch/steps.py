@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...causality.linearization import Ints
-from ...causality.measures import measure_rows
 from ...causality.questions import Answers, Question
 from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
+from ...causality.questions.measures import measure_rows
 from ...causality.questions.stamp import processes_table
 from ...core.errors import CausalityError
 from ..tasks import Runner, on_tasks

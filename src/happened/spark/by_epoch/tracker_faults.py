@@ -20,8 +20,13 @@ import pyarrow.compute as pc
 from ...causality.epochs import event_keys, places, stamp_epoch
 from ...causality.linearization import Ints
 from ...causality.questions import Answers
-from ...causality.questions.verify_trackers import tell_faults
-from ...causality.tracker_stamps import compare, is_numbered, numbered_events, read_attributes
+from ...causality.questions.verify_trackers import (
+    compare,
+    is_numbered,
+    numbered_events,
+    read_attributes,
+    tell_faults,
+)
 from ...trace.schema import SCHEMA
 from ..splits import Split
 from ..storage import read_arrays, read_parts, write_arrays, write_part

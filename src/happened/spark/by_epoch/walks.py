@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...causality.questions import Answers, ColumnFold, Fold, Question
-from ...causality.questions.column_stamps import ColumnStamps
+from ...causality.questions.question import ColumnStamps
 from ...core.errors import CausalityError
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
