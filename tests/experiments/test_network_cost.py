@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from happened.cli.terrain_option import read_terrain
+from happened.cli.options import read_terrain
 from happened.core.errors import LocalProtocolError
 from happened.experiments.advise import advise
 from happened.experiments.compare import Comparison, compare

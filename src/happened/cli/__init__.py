@@ -10,13 +10,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from .. import __version__
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
 from ..core.extras import how_to_install
-from .parser import Command, Parser, add_command, meant
+from .parser import Command, Parser, add_modules, meant
 from .startup import spare
 
 ASKS = ("why", "path", "past", "future", "influenced", "critical-path", "diff", "unit")
@@ -105,10 +104,9 @@ def _parser(argv: Sequence[str]) -> Parser:
     subparsers = parser.add_subparsers(prog="happened", required=True, help=argparse.SUPPRESS)
     given = next((word for word in argv if not word.startswith("-")), None)
     if given == "help":
-        add_command(subparsers, "help", "", import_module(".topics", __name__))
+        add_modules(subparsers, {given: Command("topics", "")})
     elif given in COMMANDS:
-        command = COMMANDS[given]
-        add_command(subparsers, given, command.help, import_module(f".{command.module}", __name__))
+        add_modules(subparsers, {given: COMMANDS[given]})
     elif given is not None:
         parser.error(f"invalid choice: {given!r}; {_hint(given)}the verbs are: {', '.join(COMMANDS)}")
     return parser
@@ -117,9 +115,7 @@ def _parser(argv: Sequence[str]) -> Parser:
 def whole_parser() -> Parser:
     """The parser with the options of every command, for completion and tests; imports all their modules."""
     parser = Parser(prog="happened")
-    subparsers = parser.add_subparsers()
-    for name, command in COMMANDS.items():
-        add_command(subparsers, name, command.help, import_module(f".{command.module}", __name__))
+    add_modules(parser.add_subparsers(), COMMANDS)
     return parser
 
 

@@ -1,4 +1,7 @@
-"""`happened node`: runs one process of a system, which takes commands as lines on stdin."""
+"""Run a node from its configuration file, which --config names; or make keys for nodes, or chat. A node reads
+commands from stdin and prints answers and delivered messages on stdout, logs on stderr: one JSON object a
+line each.
+"""
 
 import argparse
 import asyncio
@@ -11,18 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError, LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .options import option
-from .parser import Command, Parser, add_forms
-from .terminal import local_path, stdin_lines
+from .options import local_path, option
+from .parser import Command, Parser, add_forms, add_modules
+from .terminal import stdin_lines
 
 if TYPE_CHECKING:  # imported late: `happened --help` does not need the runtime
     from ..net import Message, Node
 
-DESCRIPTION = """\
-Run a node from its configuration file, which --config names; or make keys for nodes, or chat. A node reads
-commands from stdin and prints answers and delivered messages on stdout, logs on stderr: one JSON object a
-line each.
-"""
 EPILOG = """\
 to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
              {"to": ["bob"], "text": "hello", "ordered": false} outside of all orders: docs/runtime.md
@@ -52,17 +50,13 @@ FORMS = {
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("--config", type=local_path, metavar="FILE", help="TOML; see docs/runtime.md")
+    option(parser, "--config FILE", "TOML; see docs/runtime.md", type=local_path)
     option(parser, "--trace", "overrides the file")
-    parser.add_argument("--manual-ack", action="store_true", help="acknowledge deliveries by commands only")
-    parser.add_argument("--stay", action="store_true", help="continue after the end of stdin")
-    parser.add_argument(
-        "--log-level",
-        default="INFO",
-        choices=["DEBUG", "INFO", "WARNING", "ERROR"],
-        help="level of the lines on stderr (default: %(default)s)",
-    )
-    add_forms(parser, FORMS, __package__, required=False)
+    option(parser, "--manual-ack", "acknowledge deliveries by commands only")
+    option(parser, "--stay", "continue after the end of stdin")
+    levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
+    option(parser, "--log-level", "level of the lines on stderr", choices=levels, default="INFO")
+    add_modules(add_forms(parser, required=False), FORMS)
 
 
 def run(arguments: argparse.Namespace) -> int:

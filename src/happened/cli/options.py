@@ -1,14 +1,64 @@
-"""Options that several commands have: one spelling and one meaning, whoever takes them.
+"""How commands declare their arguments, and the options that several have: one spelling and one meaning.
 
-`option(parser, "--out", "a page")` adds one; the text after its name says what it does in this command.
-`tests/cli/test_options.py` refuses an option that two commands explain differently and that is not in COMMON.
+`option(parser, "--hours H", "of silence", default=6)` adds an option that takes a value, `option(parser,
+"--stay", "…")` one that does not, and `option(parser, "trace TRACE", "…")` an argument. Of an option in
+COMMON the text says only what it does in this command. `tests/cli/test_options.py` refuses an option that
+two commands explain differently and that is not in COMMON.
 """
 
 import argparse
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from ..core.errors import LocalProtocolError
 from ..core.orders import Order
-from .terminal import local_path, positive, stored_path
+
+if TYPE_CHECKING:
+    from ..sim.terrain import Terrain
+    from ..trace.store import AnyPath
+
+
+def local_path(text: str) -> Path:
+    """The type of an argument that is a path of this machine: refuses URLs, so that no directory called `s3:`
+    is created."""
+    path = stored_path(text) if "://" in text else Path(text)  # without pyarrow, unless it may be a URL
+    if not isinstance(path, Path):
+        raise LocalProtocolError(f"{path}: this command takes local paths only; give one of this machine")
+    return path
+
+
+def stored_path(text: str) -> "AnyPath":
+    """The type of an argument that is a path of this machine or a URL of a store."""
+    from ..trace.store import any_path
+
+    return any_path(text)
+
+
+def read_terrain(text: str | Path) -> "Terrain":
+    """The type of an argument that is a topology file: the terrain that it describes."""
+    from ..sim.terrain import Terrain
+    from ..topology import derive, load
+
+    topology = load(path := local_path(str(text)))
+    applications = topology.applications
+    names = (*applications, *(name for name in topology.graph if name in topology.routers))
+    return Terrain(str(path), names, len(applications), derive(topology, names=names).places)
+
+
+def positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a positive whole number is needed, not {text!r}")
+    return int(text)
+
+
+def named_address(text: str) -> tuple[str, str]:
+    name, equals, address = text.partition("=")
+    if not name or not equals or ":" not in address:
+        raise argparse.ArgumentTypeError(f"an address is written NAME=HOST:PORT, not {text!r}")
+    return name, address
+
 
 # Values that are defined in rooms that import numpy, repeated here so that `--help` is fast; a test compares
 # them.
@@ -25,6 +75,11 @@ COMPLETE = (
     "was, violates causal order (default for what `happened simulate` made)"
 )
 CUT_OFF = "it may end too soon: such a message leaves causal order undecided (default for other traces)"
+
+RENUMBER = (
+    "renumber: the trace is a window of a longer one, or was filtered, and seq has gaps; what it lacks is "
+    "unknown, not false (default: a computation with a gap is quarantined)"
+)
 
 COMMON: dict[str, dict[str, Any]] = {
     "--complete": {"action": "store_true", "default": None, "help": COMPLETE},
@@ -50,7 +105,7 @@ COMMON: dict[str, dict[str, Any]] = {
     "--relevant": {"type": float, "metavar": "P", "help": RELEVANT},
     "--seed": {"type": int, "metavar": "N", "help": "of the random numbers; with several runs, of the first"},
     "--settle": {"metavar": "S", "help": "seconds of silence after which a computation is finished"},
-    "--topology": {"type": local_path, "metavar": "FILE", "help": "the network to send over"},
+    "--topology": {"type": read_terrain, "metavar": "FILE", "help": "the network to send over"},
     "--trace": {"type": local_path, "metavar": "DIR", "help": "record this node's events there"},
     "--tracker": {"metavar": "NAME", "help": "timestamp relevant events by this protocol"},
     "--trackers": {"metavar": "A,B", "help": "the protocols that timestamp relevant events"},
@@ -58,14 +113,35 @@ COMMON: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def option(parser: Any, name: str, here: str = "", /, **more: Any) -> argparse.Action:
-    """Add an option of COMMON to a parser or a group; `here` says what it does in this command."""
-    common = COMMON[name] | more
-    default = " (default: %(default)s)" if more.get("default") is not None else ""
-    joint = "" if not here else " " if here.startswith("(") else "; "
-    common["help"] += f"{joint}{here}{default}"
-    action: argparse.Action = parser.add_argument(name, **common)
-    return action
+def option(parser: Any, words: str, here: str = "", /, **more: Any) -> None:
+    """Add an argument to a parser or a group: its name, its metavar if it takes a value, and its help."""
+    name, _, metavar = words.partition(" ")
+    known = COMMON.get(name, {"help": ""}) | more
+    if metavar:
+        known["metavar"] = metavar
+    elif name.startswith("--") and name not in COMMON and not known.keys() & {"choices", "action"}:
+        known["action"] = "store_true"
+    joint = "; " if known["help"] and here and not here.startswith("(") else " "
+    known["help"] = f"{known['help']}{joint}{here}".strip()
+    if more.get("default") is not None and "action" not in known and "default" not in known["help"]:
+        known["help"] += " (default: %(default)s)"
+    parser.add_argument(name, **known)
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What refuses a value of an option with a ValueError refuses a command."""
+    try:
+        yield
+    except ValueError as error:
+        raise LocalProtocolError(str(error)) from error
+
+
+def refuse_given(arguments: argparse.Namespace, names: Iterable[str], reason: str) -> None:
+    """Raise if one of these options is given."""
+    for name in names:
+        if getattr(arguments, name) not in (None, False):
+            raise LocalProtocolError(f"--{name.replace('_', '-')} {reason}")
 
 
 def add_output(parser: Any, here: str, **more: Any) -> None:
@@ -88,13 +164,11 @@ def add_completeness(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gaps(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--gaps",
-        choices=GAPS,
-        default=GAPS[0],
-        help="renumber: the trace is a window of a longer one, or was filtered, and seq has gaps; what it "
-        "lacks is unknown, not false (default: a computation with a gap is quarantined)",
-    )
+    option(parser, "--gaps", RENUMBER, choices=GAPS, default=GAPS[0])
+
+
+def add_clock_order(parser: argparse.ArgumentParser, here: str) -> None:
+    option(parser, "--clock-order", f"let the clock of a process order its events; {here}")
 
 
 def add_promised_order(parser: argparse.ArgumentParser) -> None:

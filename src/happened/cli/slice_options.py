@@ -1,4 +1,4 @@
-"""Options that choose a part of a trace, the same for every command that takes one."""
+"""The options that choose a part of a trace, and the part that they choose."""
 
 import argparse
 import re
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.errors import LocalProtocolError
-from .ask import EVENT_HELP
+from .ask import EVENT
 from .options import option
 
 if TYPE_CHECKING:
@@ -19,14 +19,10 @@ UNITS = {"": 1, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, 
 
 def add_slice_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--computation")
-    parser.add_argument("--past", metavar="EVENT", help=f"what happened before an event: {EVENT_HELP}")
-    parser.add_argument("--future", metavar="EVENT", help="what happened after an event, named likewise")
-    parser.add_argument(
-        "--window", type=_window, metavar="A..B", help="levels of logical time, such as 100..180"
-    )
-    parser.add_argument(
-        "--time", type=_times, metavar="A..B", help="time since the first event, such as 1.5s..2s"
-    )
+    option(parser, "--past EVENT", f"what happened before an event: {EVENT}")
+    option(parser, "--future EVENT", "what happened after an event, named likewise")
+    option(parser, "--window A..B", "levels of logical time, such as 100..180", type=_window)
+    option(parser, "--time A..B", "time since the first event, such as 1.5s..2s", type=_times)
 
 
 def slice_of(arguments: argparse.Namespace) -> "Slice":

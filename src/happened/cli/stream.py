@@ -1,4 +1,11 @@
-"""`happened stream`: what caused what in a trace that is still being written."""
+"""Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
+predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
+its causes have arrived. Interrupt or kill it, and start it again with the same --out: it resumes where it
+was.
+
+With --otlp, receive spans from OpenTelemetry's exporters and collectors instead: early deliveries, critical
+paths and skew of the last minutes as tables and on a page, while the system runs.
+"""
 
 import argparse
 import logging
@@ -8,30 +15,21 @@ from typing import Any
 
 from ..causality.live import Rules
 from ..causality.questions.order import QUESTION as ORDER
-from ..core.errors import CausalityError, LocalProtocolError, TraceFormatError
+from ..core.errors import CausalityError, LocalProtocolError
 from ..trace.location import was_complete
 from ..trace.store import AnyPath
 from . import stream_spans
-from .analyzing import tell
-from .options import add_completeness, option
+from .analyzing import refuse_absent, tell
+from .options import add_completeness, option, positive, stored_path
 from .parser import Parser
 from .stream_spans import OTLP_SETTLE, seconds
-from .terminal import note, positive, stored_path
+from .terminal import note
 
 LOOKING = 0.5  # seconds until a signal is noticed
 SETTLE = 600
 STARTS = 3
 """How often a query is started again if Spark did not wait for its Python process."""
 
-DESCRIPTION = """\
-Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
-predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
-its causes have arrived. Interrupt or kill it, and start it again with the same --out: it resumes where it
-was.
-
-With --otlp, receive spans from OpenTelemetry's exporters and collectors instead: early deliveries, critical
-paths and skew of the last minutes as tables and on a page, while the system runs.
-"""
 EPILOG = """\
 examples:
   happened stream run --out live                 a finished trace, to its end
@@ -48,33 +46,18 @@ OF_STATE = ("arrived", "ended", "live", "state_bytes")
 
 
 def add_arguments(parser: Parser) -> None:
-    add = parser.add_argument
-    add(
-        "trace",
-        type=stored_path,
-        nargs="?",
-        metavar="TRACE",
-        help="a directory of parts or JSON lines, or a file of those",
-    )
+    about = "a directory of parts or JSON lines, or a file of those"
+    option(parser, "trace TRACE", about, type=stored_path, nargs="?")
+    about = "a directory of tables; an earlier one is continued"
+    option(parser, "--out", about, type=stored_path, required=True)
     option(
-        parser, "--out", "a directory of tables; an earlier one is continued", type=stored_path, required=True
+        parser, "--follow", "wait for more events, until interrupted (default: end with the present content)"
     )
-    add(
-        "--follow",
-        action="store_true",
-        help="wait for more events, until interrupted (default: end with the present content)",
-    )
-    add(
-        "--every",
-        type=float,
-        default=1.0,
-        metavar="S",
-        help="with --follow or --otlp, seconds between batches",
-    )
+    option(parser, "--every S", "with --follow or --otlp, seconds between batches", type=float, default=1.0)
     option(parser, "--settle", f"(default: {SETTLE}; with --otlp, {OTLP_SETTLE:g})", type=seconds)
-    add("--batch-bytes", type=positive, metavar="N", help="about this many bytes of files in a batch")
-    add("--receives", action="store_true", help="use receives as deliveries, of which the trace has none")
-    add("--relevant-only", action="store_true", help="predecessors among events marked relevant only")
+    option(parser, "--batch-bytes N", "about this many bytes of files in a batch", type=positive)
+    option(parser, "--receives", "use receives as deliveries, of which the trace has none")
+    option(parser, "--relevant-only", "predecessors among events marked relevant only")
     add_completeness(parser)
     option(parser, "--master", "without it on local[*]")
     option(parser, "--json")
@@ -86,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         return stream_spans.run(arguments)
     if arguments.trace is None:
         raise LocalProtocolError("name a trace to follow, or receive spans with --otlp")
-    if not arguments.trace.exists():
-        raise TraceFormatError("no such file or directory", file=str(arguments.trace))
+    refuse_absent(arguments.trace)
     if arguments.follow and arguments.complete:
         raise LocalProtocolError("a trace that still grows is not complete: drop --follow or --complete")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .terminal import local_path, note, print_answer
+from .options import local_path, option, refuse_given
+from .terminal import note, print_answer
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRPC, HTTP = "127.0.0.1:4317", "127.0.0.1:4318"
@@ -23,17 +24,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "spans", "receive spans over OTLP instead of following a trace; needs no Spark and no Java"
     )
-    group.add_argument("--otlp", action="store_true", help="receive spans, over gRPC and HTTP, on loopback")
-    about = f"where to listen for gRPC, or `{OFF}` (default: %(default)s)"
-    group.add_argument("--otlp-grpc", default=GRPC, metavar="HOST:PORT", help=about)
-    about = f"where to listen for HTTP, or `{OFF}` (default: %(default)s)"
-    group.add_argument("--otlp-http", default=HTTP, metavar="HOST:PORT", help=about)
-    about = "seconds without a span after which a trace leaves the tables and the page (default: %(default)g)"
-    group.add_argument("--remember", type=seconds, default=300.0, metavar="S", help=about)
-    about = "spans in the window; more push out the traces that were silent longest (default: %(default)s)"
-    group.add_argument("--most-spans", type=int, default=200_000, metavar="N", help=about)
-    about = "hours after which what was received is removed from OUT/spans (default: %(default)g)"
-    group.add_argument("--keep", type=seconds, default=24.0, metavar="HOURS", help=about)
+    option(group, "--otlp", "receive spans, over gRPC and HTTP, on loopback")
+    option(group, "--otlp-grpc HOST:PORT", f"where to listen for gRPC, or `{OFF}`", default=GRPC)
+    option(group, "--otlp-http HOST:PORT", f"where to listen for HTTP, or `{OFF}`", default=HTTP)
+    about = "seconds without a span after which a trace leaves the tables and the page"
+    option(group, "--remember S", about, type=seconds, default=300.0)
+    about = "spans in the window; more push out the traces that were silent longest"
+    option(group, "--most-spans N", about, type=int, default=200_000)
+    about = "hours after which what was received is removed from OUT/spans"
+    option(group, "--keep HOURS", about, type=seconds, default=24.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,9 +100,7 @@ def _judged(receiver: Any) -> int:
 def _refuse_others(arguments: argparse.Namespace) -> None:
     if arguments.trace is not None:
         raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")
-    for name in OF_TRACES:
-        if getattr(arguments, name):
-            raise LocalProtocolError(f"--{name.replace('_', '-')} is about traces; leave it out with --otlp")
+    refuse_given(arguments, OF_TRACES, "is about traces; leave it out with --otlp")
 
 
 def _address(text: str, option: str) -> Any:

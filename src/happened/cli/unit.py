@@ -3,7 +3,6 @@
 import argparse
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ..causality import Computation, Event
@@ -12,7 +11,7 @@ from ..causality.necessary import Unit
 from ..causality.unit_life import PC1, UnitLife, unit_life
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .terminal import print_answer
+from .terminal import plain, print_answer
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     unit = Unit(message, destination)
     computation = _chosen(check_path(arguments.path).computations, unit, arguments.computation)
     life = unit_life(computation, unit)
-    print_answer(arguments, lambda: _document(life), _told(life))
+    print_answer(arguments, lambda: plain(life, _named), _told(life))
     return ExitCode.HOLDS
 
 
@@ -48,26 +47,14 @@ def _chosen(computations: Sequence[Computation], unit: Unit, name: str | None) -
 
 def _units(c: Computation) -> Iterator[Unit]:
     names = [c.message_name(m) for m in range(len(c.send))]
-    return (
-        Unit(names[message], c.process_names[to])
-        for message, to in zip(c.slot_message, c.slot_dest, strict=True)
-    )
+    slots = zip(c.slot_message, c.slot_dest, strict=True)
+    return (Unit(names[message], c.process_names[to]) for message, to in slots)
 
 
-def _document(life: UnitLife) -> dict[str, Any]:
-    def named(event: Event | None) -> str | None:
-        return event.id if event is not None else None
-
-    return {
-        "unit": str(life.unit),
-        "send": named(life.send),
-        "delivery": named(life.delivery),
-        "stretches": [
-            asdict(each) | {"first": named(each.first), "end": named(each.end), "by": named(each.by)}
-            for each in life.stretches
-        ],
-        "edges": [asdict(each) | {"send": named(each.send)} for each in life.edges],
-    }
+def _named(value: Any) -> str | None:
+    if isinstance(value, Event):
+        return value.id
+    return str(value) if isinstance(value, Unit) else None
 
 
 def _told(life: UnitLife) -> Iterator[str]:

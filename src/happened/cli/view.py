@@ -1,38 +1,32 @@
-"""happened view: shows a trace in the browser. One page that needs no network, or a server on this
-machine."""
+"""Write a page with the space–time diagram of a trace: who did what, which message led where, what happened
+before and after an event and what was concurrent with it.
+"""
 
 import argparse
 from pathlib import Path
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .options import add_completeness, add_judged_order, add_output
+from .options import add_completeness, add_judged_order, add_output, option
 from .output import refuse_earlier_file
 from .parser import Parser
 from .slice_options import add_slice_options, chosen_part, slice_of
 from .terminal import note, progress
 
-DESCRIPTION = (
-    "Write a page with the space–time diagram of a trace: who did what, which message led where, what "
-    "happened before and after an event and what was concurrent with it."
+SERVE = (
+    "serve it on this machine instead, window by window: for millions of events, and for a trace that is "
+    "still being written; until interrupted"
 )
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("path", metavar="TRACE", help="a trace, a run, or the answers of `happened analyze`")
+    option(parser, "path TRACE", "a trace, a run, or the answers of `happened analyze`")
     add_output(parser, "the page (default: NAME.html here)")
     add_judged_order(parser)
     add_completeness(parser)
     add_slice_options(parser)
-    parser.add_argument(
-        "--serve",
-        action="store_true",
-        help="serve it on this machine instead, window by window: for millions of events, and for a trace "
-        "that is still being written; until interrupted",
-    )
-    parser.add_argument(
-        "--port", type=int, default=0, metavar="N", help="with --serve: the port (default: a free one)"
-    )
+    option(parser, "--serve", SERVE)
+    option(parser, "--port N", "with --serve: the port (default: a free one)", type=int, default=0)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,10 +1,5 @@
-"""`happened node chat`: a terminal chat on causal order, in which a reply never appears before the line it
-answers.
-
-A line goes to everybody; commands begin with a slash. Works through pipes and on a terminal: chat lines go to
-stdout, everything else to stderr. Ends with its input, or with /quit. With a journal, the lines are kept in
-the file JOURNAL.lines, from which the next start continues. Exit 0 done, 1 the node had to stop, 2 bad usage
-or input.
+"""A terminal chat between nodes: a reply never appears before the line it answers. A message that arrives too
+early is held, and the chat says what it waits for.
 """
 
 import argparse
@@ -21,9 +16,9 @@ from ...core.exit_codes import ExitCode
 from ...net import LinkChange, Message, Node, Pending, Plaintext, identity
 from ...net.transport import Guard, Transport
 from ...ordering import DEFAULT, protocols
-from ..options import option
+from ..options import local_path, option
 from ..parser import Parser
-from ..terminal import local_path, note
+from ..terminal import note
 from .lines import Lines, printable
 from .prompt import Typed, is_a_terminal, typed_lines
 
@@ -42,11 +37,6 @@ LEAVING_SECONDS = 5.0
 HELD_SECONDS = 0.2
 """Seconds between two checks of held messages."""
 
-
-DESCRIPTION = (
-    "A terminal chat between nodes: a reply never appears before the line it answers. A message that arrives "
-    "too early is held, and the chat says what it waits for."
-)
 EPILOG = f"""\
 example, one terminal each:
   happened node chat alice --listen 127.0.0.1:7001 --peer bob=127.0.0.1:7002 --plaintext
@@ -56,25 +46,17 @@ example, one terminal each:
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="your name")
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="where others reach you")
-    parser.add_argument(
-        "--peer",
-        metavar="NAME=HOST:PORT",
-        action="append",
-        required=True,
-        help="another, and where to reach it (with --nats: NAME alone); everybody must list everybody",
-    )
+    option(parser, "name NAME", "your name")
+    option(parser, "--listen HOST:PORT", "where others reach you", default="127.0.0.1:0")
+    about = "another, and where to reach it (with --nats: NAME alone); everybody must list everybody"
+    option(parser, "--peer NAME=HOST:PORT", about, action="append", required=True)
     links = parser.add_mutually_exclusive_group(required=True)
     option(links, "--pki", "mutual TLS")
-    links.add_argument(
-        "--shared-key", metavar="FILE", type=local_path, help="the key that `happened node keys shared` made"
-    )
-    links.add_argument("--plaintext", action="store_true", help="accept every name; on loopback only")
-    links.add_argument("--nats", metavar="URL", help="through a NATS JetStream server; needs --journal")
-    parser.add_argument(
-        "--journal", metavar="FILE", type=local_path, help="survive being killed, and remember all lines"
-    )
+    option(links, "--shared-key FILE", "the key that `happened node keys shared` made", type=local_path)
+    option(links, "--plaintext", "accept every name; on loopback only")
+    option(links, "--nats URL", "through a NATS JetStream server; needs --journal")
+    about = "survive being killed, and remember all lines, in the file JOURNAL.lines"
+    option(parser, "--journal FILE", about, type=local_path)
     option(parser, "--trace")
     causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.assumes.casts)
     option(parser, "--protocol", choices=causal, default=DEFAULT)
