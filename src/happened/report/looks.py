@@ -22,12 +22,11 @@ from ..causality.linearization import Ints
 from ..core.errors import CausalityError
 from ..trace.store import AnyPath, arrow_dataset, matching, size_of
 from ..trace.validation import validate, validate_rows
-from ..view.answers import NEEDED, events_of_answers
-from ..view.diagrams import diagram, hasse, relevant_count
+from ..view.pages import NEEDED, events_of_answers
+from ..view.diagrams import diagram, hasse, relevant_count, timeline
 from ..view.pages import Viewed, page, viewed_table
 from ..view.prepared import Prepared
 from ..view.slicing import Slice, sliced
-from ..view.timeline import timeline
 
 MOST_EVENTS = 20_000  # of a computation that is read
 MOST_EVENTS_IN_ALL = 60_000

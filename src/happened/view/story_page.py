@@ -14,9 +14,8 @@ from ..causality import encode
 from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND
 from ..causality.linearization import Ints
 from ..trace.schema import SCHEMA
-from .packing import as_text, differences, pack
 from .prepared import Prepared
-from .scene import described
+from .scene import as_text, described, differences, pack
 from .viewer_page import html
 
 Steps = list[dict[str, Any]]
