@@ -14,8 +14,8 @@ from happened.trace import write_jsonl
 from happened.view import viewed
 from happened.view.prepared import Prepared
 from happened.view.scene import scene
-from happened.view.texts import LONGEST, Texts, attribute_numbers, cut
 from happened.view.server import Windows
+from happened.view.texts import LONGEST, Texts, attribute_numbers, cut
 from oracles.closure import by_computation
 from view.unpacking import Unpacked
 

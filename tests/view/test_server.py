@@ -10,8 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from happened.trace import TraceWriter
-from happened.view.server import Followed
-from happened.view.server import ViewServer
+from happened.view.server import Followed, ViewServer
 from view.chromium import Tab
 from view.unpacking import Unpacked
 

@@ -14,7 +14,7 @@ from .. import trace
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..experiments.advise import Advice, Finding, Optimality, advise, write_advice, write_tracker_advice
-from ..experiments.tracker_advice import TRACKERS, TrackerFinding
+from ..experiments.trackers import TRACKERS, TrackerFinding
 from ..ordering import protocols
 from ..trace.store import AnyPath
 from ..tracking import create
@@ -91,7 +91,7 @@ def _tracker_names(text: str) -> tuple[str, ...]:
 def _on_spark(
     path: AnyPath, names: tuple[str, ...], trackers: tuple[str, ...], master: str | None, out: Path | None
 ) -> Advice:
-    from ..experiments.advise_spark import advise_on_spark
+    from ..experiments.advise import advise_on_spark
 
     if not isinstance(path, Path):
         raise LocalProtocolError(f"{path}: Spark replays local traces only; copy it here, or give --local")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.exit_codes import ExitCode
-from ..experiments.compare import MEASURES, Comparison, Summary, compare, summarise, write_rows
-from ..experiments.estimates import Estimate
-from ..experiments.tracking_study import Row, Study, is_fifo, study
+from ..experiments.compare import MEASURES, SCHEMA, Comparison, Summary, compare, summarise
+from ..experiments.runs import Estimate, write_rows
+from ..experiments.trackers import Row, Study, is_fifo, study
 from ..ordering import protocols
 from ..report.chart import Curve, Point, draw
 from ..sim.network import Network, parse_delay
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     print_answer(arguments, lambda: summaries, _lines(summaries, several=arguments.seeds > 1))
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        write_rows(rows, arguments.out / "compare.parquet")
+        write_rows(rows, SCHEMA, arguments.out / "compare.parquet")
         _plot(summaries, arguments.out)
         note(f"written to {arguments.out}")
     undelivered = any(summary.undelivered for summary in summaries)

@@ -22,8 +22,7 @@ PICTURE = (
 
 
 def add_arguments(parser: Parser) -> None:
-    from ..view.exports import FORMATS
-    from ..view.exports import PICTURES
+    from ..view.exports import FORMATS, PICTURES
 
     formats = {TRACE: "our own trace, Parquet parts in a directory"} | {
         name: each.description for name, each in FORMATS.items()

@@ -81,8 +81,7 @@ def replayed_costs(terrain: "Terrain", path: Path) -> "list[Cost]":
     """The costs for the sends and arrivals of a trace."""
     from .. import trace
     from ..experiments.network_cost import candidates, replayed
-    from ..experiments.recording import arrivals, recordings
-    from ..experiments.replay import numbered
+    from ..experiments.replay import arrivals, numbered, recordings
 
     found = [numbered(each, terrain) for each in recordings(arrivals(trace.read(path))[0])]
     return [replayed(name, terrain, found) for name in candidates()]

@@ -53,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from ..view.server import Followed
-    from ..view.server import ViewServer
+    from ..view.server import Followed, ViewServer
 
     if arguments.out is not None or not slice_of(arguments).is_whole or arguments.computation is not None:
         raise LocalProtocolError(

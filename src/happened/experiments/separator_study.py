@@ -11,7 +11,7 @@ The paper does not say what it counts. A hop message has one timestamp, however 
 counts once; the mean in which it counts once for each of them is given beside that.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
@@ -24,6 +24,7 @@ from ..sim.network import Network, parse_delay
 from ..sim.simulation import Simulation
 from ..sim.workload import Workload
 from ..topology import Topology, derive, from_document
+from .runs import Progress, run_to_the_end
 
 INTERVAL = 0.1  # seconds between two sends of a process, on average
 DELAY = "exp:0.05"
@@ -131,7 +132,7 @@ def _three_networks() -> Iterator[Case]:
 
 
 def study(
-    chosen: Sequence[Case], *, messages: int, seed: int, progress: Callable[[int], object] | None = None
+    chosen: Sequence[Case], *, messages: int, seed: int, progress: Progress = None
 ) -> Iterator[CaseResult]:
     """One row for each case, from a run of `messages` application messages; all cases make the same sends."""
     if messages < 1:
@@ -140,9 +141,7 @@ def study(
         yield measure(case, messages=messages, seed=seed, progress=progress)
 
 
-def measure(
-    case: Case, *, messages: int, seed: int, progress: Callable[[int], object] | None = None
-) -> CaseResult:
+def measure(case: Case, *, messages: int, seed: int, progress: Progress = None) -> CaseResult:
     # Witnesses get their copies and no more, as in the paper, where nobody reports what it forwards.
     routes = derive(case.topology, filter_at=case.filter_at, report=False)
     index = {name: i for i, name in enumerate(routes.names)}
@@ -168,9 +167,7 @@ def measure(
         control_sizes=sizes,
         progress=progress,
     )
-    left = simulation.run()
-    if left:
-        raise LocalProtocolError(f"{len(left)} messages were never delivered, the first of them {left[0]}")
+    run_to_the_end(simulation)
     if not sizes.entries:
         raise LocalProtocolError(f"no message of group {case.group} in a run of {messages}; make it longer")
     histories = {name: fmean(seen) for name, seen in sizes.histories.items()}

@@ -22,9 +22,8 @@ from ..causality.linearization import Ints
 from ..core.errors import CausalityError
 from ..trace.store import AnyPath, arrow_dataset, matching, size_of
 from ..trace.validation import validate, validate_rows
-from ..view.pages import NEEDED, events_of_answers
 from ..view.diagrams import diagram, hasse, relevant_count, timeline
-from ..view.pages import Viewed, page, viewed_table
+from ..view.pages import NEEDED, Viewed, events_of_answers, page, viewed_table
 from ..view.prepared import Prepared
 from ..view.slicing import Slice, sliced
 

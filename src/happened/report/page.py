@@ -9,21 +9,22 @@ to the rows that it counts, and rows to the events that they are about.
 """
 
 from html import escape
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..trace.schema import KINDS
 from ..trace.store import AnyPath, arrow_dataset
 from ..view.palette import palette
 from ..view.space_time import STYLE as DIAGRAM_STYLE
+from ..view.space_time import Arrow, Mark, clipped, space_time
 from ..view.texts import compact, duration, natural, short
-from .context import Context, calls_table, pictured, rows_of, service_calls, within
 from .drawings import Bar, bars, line, matrix
 from .looks import Looks, Window, looks
-from .row_lists import RowLists
+from .row_lists import Context, RowLists, calls_table, numbers, pictured, rows_of, service_calls, within
 from .verdicts import rows_were, verdicts
-from .witnesses import lost_causes, witnesses
 
 VIEW = "view.html"
 MOST_WINDOWS = 6
@@ -162,14 +163,12 @@ def _totals(context: Context) -> str:
     groups = {**GROUPS, "Besides": tuple(name for name in summary if name not in named)}
     tables = ""
     for title, names in groups.items():
-        rows = "".join(
-            f"<tr><td>{escape(name.replace('_', ' '))}</td>"
-            f'<td class="number">{context.rows.link(name, summary[name], _number(summary[name]))}</td></tr>'
-            for name in names
-            if name in summary
+        there = {name: summary[name] for name in names if name in summary}
+        rows = (
+            (escape(name), context.rows.link(name, value, _number(value))) for name, value in there.items()
         )
-        if rows:
-            tables += f"<section><h3>{title}</h3><table>{rows}</table></section>"
+        if there:
+            tables += f"<section><h3>{title}</h3>{numbers(rows)}</section>"
     return f'<h2>Totals</h2><div class="totals">{tables}</div>'
 
 
@@ -195,23 +194,17 @@ def _quarantine(context: Context) -> str:
     )
 
 
-def _largest(folder: AnyPath, where: pc.Expression) -> str | None:
+def _largest(folder: AnyPath, name: str) -> str | None:
     """The computation in which a measure is largest, among the first rows: one picture, one computation."""
-    data = arrow_dataset(folder / "measures")
-    table = data.head(MOST_MEASURES, columns=["computation", "value"], filter=where)
+    data, columns = arrow_dataset(folder / "measures"), ["computation", "value"]
+    table = data.head(MOST_MEASURES, columns=columns, filter=pc.field("measure") == name)
     if not table.num_rows:
         return None
     sums = table.group_by("computation").aggregate([("value", "sum")])
     return str(sums.sort_by([("value_sum", "descending"), ("computation", "ascending")])["computation"][0])
 
 
-def _measure(folder: AnyPath, name: str) -> tuple[str | None, pa.Table]:
-    """A measure of the computation in which it is largest."""
-    computation = _largest(folder, pc.field("measure") == name)
-    return computation, _of_computation(folder, name, computation or "")
-
-
-def _of_computation(folder: AnyPath, name: str, computation: str) -> pa.Table:
+def _measure(folder: AnyPath, name: str, computation: str) -> pa.Table:
     data = arrow_dataset(folder / "measures")
     return data.to_table(filter=(pc.field("measure") == name) & (pc.field("computation") == computation))
 
@@ -271,10 +264,11 @@ def _dependencies(context: Context) -> str:
 
 def _traffic(context: Context) -> str:
     folder = context.folder
-    computation, table = _measure(folder, "messages")
+    computation = _largest(folder, "messages")
     if computation is None:
         return _influence(context)
-    counts = {(row["process"], row["other"]): row["value"] for row in table.to_pylist()}
+    rows = _measure(folder, "messages", computation).to_pylist()
+    counts = {(row["process"], row["other"]): row["value"] for row in rows}
     picture, left_out = _busiest(counts)
     caption = f"Messages delivered, from the row's process to the column's{within(computation)}.{left_out}"
     return _figure(context, "Who spoke to whom", picture, caption, "measures", "messages")
@@ -312,11 +306,11 @@ def _busiest(counts: dict[tuple[str, str], float]) -> tuple[str, str]:
 
 def _width(context: Context) -> str:
     folder = context.folder
-    computation = _largest(folder, pc.field("measure") == "depth")
+    computation = _largest(folder, "depth")
     if computation is None:
         return ""
-    (depth,) = _of_computation(folder, "depth", computation)["value"].to_pylist()
-    values = _of_computation(folder, "width", computation).sort_by("at")["value"].to_pylist()
+    (depth,) = _measure(folder, "depth", computation)["value"].to_pylist()
+    values = _measure(folder, "width", computation).sort_by("at")["value"].to_pylist()
     picture = line(values, "level", ("1", f"{depth:,.0f}"))
     caption = (
         "Events per level: they are concurrent. The level of an event is the length of the longest chain of "
@@ -327,19 +321,16 @@ def _width(context: Context) -> str:
 
 def _latency(context: Context) -> str:
     folder = context.folder
-    computation, table = _measure(folder, "latency_mean")
+    computation = _largest(folder, "latency_mean")
     if computation is None:
         return ""
-    slowest = table.sort_by([("value", "descending")]).slice(0, 12).to_pylist()
-    least = {
-        (row["process"], row["other"]): row["value"]
-        for row in _of_computation(folder, "latency_min", computation).to_pylist()
-    }
-    rows = [
-        Bar(f"{row['process']} → {row['other']}", row["value"], duration(row["value"]), least.get(pair))
-        for row in slowest
-        for pair in [(row["process"], row["other"])]
-    ]
+    mean, least = (
+        {f"{row['process']} → {row['other']}": row["value"] for row in table.to_pylist()}
+        for name in ("latency_mean", "latency_min")
+        for table in [_measure(folder, name, computation).sort_by([("value", "descending")])]
+    )
+    slowest = list(mean.items())[:12]
+    rows = [Bar(pair, value, duration(value), least.get(pair)) for pair, value in slowest]
     caption = f"Mean latency after correction for skew, the least one marked in the bar{within(computation)}."
     return _figure(context, "Slowest pairs", bars(rows), caption, "measures", "latency_mean")
 
@@ -352,25 +343,16 @@ def _skew(context: Context) -> str:
         return ""
     worst = sorted(rows, key=lambda row: -abs(row["clock_offset"]))[:16]
     several = len({row["computation"] for row in worst}) > 1
-    picture = bars(
-        [
-            Bar(
-                f"{row['process']} ({row['computation']})" if several else row["process"],
-                row["clock_offset"],
-                f"{duration(row['clock_offset'])}{_drift(row['drift'])}",
-            )
-            for row in worst
-        ]
-    )
+    drawn = []
+    for row in worst:
+        name = f"{row['process']} ({row['computation']})" if several else row["process"]
+        drift = f", {compact(row['drift'] * 1e6)} µs/s" if row["drift"] else ""
+        drawn.append(Bar(name, row["clock_offset"], f"{duration(row['clock_offset'])}{drift}"))
     caption = (
         "How far a process's clock is ahead (to the left: behind) and how fast that grows; the largest "
         f"{len(worst)}. {before:,} deliveries preceded their sends by the clocks; {after:,} after correction."
     )
-    return _figure(context, "Clocks that disagree", picture, caption, "skew")
-
-
-def _drift(drift: float) -> str:
-    return f", {compact(drift * 1e6)} µs/s" if drift else ""
+    return _figure(context, "Clocks that disagree", bars(drawn), caption, "skew")
 
 
 def _cost(context: Context) -> str:
@@ -384,12 +366,10 @@ def _cost(context: Context) -> str:
         ("a vector, as broadcast protocols carry it", processes),
         ("a matrix, as <code>rst</code> carries it", processes**2),
     ]
-    body = "".join(
-        f'<tr><td>{name}</td><td class="number">{compact(value)}</td></tr>' for name, value in rows
-    )
+    units = numbers((name, compact(value)) for name, value in rows)
     of = "" if summary["computations"] == 1 else f", at {compact(processes)} processes to a computation"
     return (
-        f'<h2>What causal order would have cost</h2><table class="cost">{body}</table><p class="aside">'
+        f'<h2>What causal order would have cost</h2>{units}<p class="aside">'
         f"Units, or numbers of a vector or matrix, per transmission, on average{of}. "
         f"Table: {context.rows.table('necessary')}.</p>"
     )
@@ -399,3 +379,84 @@ def _figure(context: Context, title: str, picture: str, caption: str, table: str
     """A picture and the table that it was drawn from; of `measures`, the rows of one measure."""
     rows = context.rows.table(table, "measure", measure) if measure else context.rows.table(table)
     return f"<h2>{title}</h2>{pictured(picture, f'{caption} Table: {rows}.')}"
+
+
+MOST_WITNESSES = 8
+WITNESSES_READ = 500
+STEP, LANE = 104, 60  # pixels from one event of a witness to the next, and from lane to lane
+MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
+
+
+def witnesses(context: Context) -> str:
+    count = context.summary["causal_violations"]
+    if not count:
+        return ""
+    rows = rows_of(context.folder, "violations", WITNESSES_READ, pc.field("order_name") == "causal")
+    chosen = _of_many_shapes(rows)[:MOST_WITNESSES]
+    return (
+        f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {count:,}; all are in '
+        f"{context.rows.table('violations')}. Arrows are messages and what a process did next; a ring marks "
+        f"the delivery that came too early.</p>{''.join(_witness(context, row) for row in chosen)}"
+    )
+
+
+def _of_many_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Short paths before long ones, but first one of each length."""
+
+    def length(row: dict[str, Any]) -> int:
+        return len(row["path"] or [])
+
+    shapes = [list(same) for _, same in groupby(sorted(rows, key=length), key=length)]
+    ranked = [(rank, number, row) for number, same in enumerate(shapes) for rank, row in enumerate(same)]
+    return [row for _, _, row in sorted(ranked, key=lambda each: each[:2])]
+
+
+def _witness(context: Context, row: dict[str, Any]) -> str:
+    path = row["path"] or []
+    half = MOST_STEPS // 2
+    elided = len(path) - 2 * half if len(path) > MOST_STEPS else 0
+    steps = [(step["process"], step["kind"], step["message"] or "") for step in path]
+    if elided:
+        steps[half:-half] = [(path[half]["process"], f"… {elided:,} …", "events")]
+    early, place = len(steps), row["process"]
+    steps += [(place, "deliver", row["early"]), (place, "deliver", row["overtaken"])]
+    marks = []
+    for level, (process, kind, message) in enumerate(steps, 1):
+        label = clipped(f"{kind}\n{message}".strip(), 13)
+        marks.append(Mark(process, level, _kind(kind), label, message, fault=level == early + 1))
+    arrows = [Arrow(i, i + 1) for i in range(early - 1)]
+    if path:
+        arrows += [Arrow(early - 1, early, fault=True), Arrow(0, early + 1)]
+    caption = (
+        f"{escape(row['process'])} delivered {escape(row['early'])} (event {row['early_seq']}) before "
+        f"{escape(row['overtaken'])} (event {row['overtaken_seq']}), which was sent to it causally "
+        f"earlier{within(row['computation'])}"
+    )
+    ends = [f"{step['process']}#{step['seq']}" for step in (path[0], path[-1])] if path else []
+    looked = context.look("The path between their sends", row["computation"], *ends)
+    title = f"A delivery of {row['early']} that came too early"
+    picture = space_time(title, marks, arrows, across=STEP, down=LANE, kind="witness")
+    return pictured(picture, f"{caption}.{looked}")
+
+
+def _kind(name: str) -> int:
+    """How an event is drawn; those that were left out, as internal events."""
+    return KINDS.index(name if name in KINDS else "internal")
+
+
+def lost_causes(context: Context) -> str:
+    count = context.summary["lost_causes"]
+    if not count:
+        return ""
+    rows = rows_of(context.folder, "lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
+    items = "".join(
+        f"<li>{escape(row['process'])} delivered {escape(row['delivered'])} (event {row['delivered_seq']}) "
+        f"and never {escape(row['lost'])}, which was sent to it causally earlier"
+        f"{within(row['computation'])}."
+        f"{context.look('Look', row['computation'], row['process'] + '#' + str(row['delivered_seq']))}</li>"
+        for row in rows
+    )
+    return (
+        f'<h2>Lost causes</h2><p class="aside">{len(rows)} of {count:,}; all are in '
+        f"{context.rows.table('lost_causes')}.</p><ul>{items}</ul>"
+    )
