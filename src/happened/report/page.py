@@ -366,7 +366,7 @@ def _cost(context: Context) -> str:
         ("a vector, as broadcast protocols carry it", processes),
         ("a matrix, as <code>rst</code> carries it", processes**2),
     ]
-    units = numbers((name, compact(value)) for name, value in rows)
+    units = numbers(((name, compact(value)) for name, value in rows), "cost")
     of = "" if summary["computations"] == 1 else f", at {compact(processes)} processes to a computation"
     return (
         f'<h2>What causal order would have cost</h2>{units}<p class="aside">'
