@@ -14,7 +14,7 @@ from ..trace.atomic import refuse_unavailable, whole_file
 from ..trace.location import locate
 from ..trace.store import AnyPath, arrow_dataset, size_of
 from .checking import SHOWN, note_quarantined
-from .options import refuse_given
+from .options import given, refuse_given
 from .output import refuse_earlier_file, replacing
 from .parser import meant
 from .startup import spark_session
@@ -48,13 +48,8 @@ def run_on_spark(arguments: argparse.Namespace) -> int:
                 spark,
                 arguments.trace,
                 arguments.out,
-                timestamps=arguments.timestamps,
-                complete=arguments.complete,
-                epoch_events=arguments.epoch_events,
+                **given(arguments, "timestamps complete epoch_events work resume gaps"),
                 split_rows=arguments.split_rows or ROWS_AT_ONCE,
-                work=arguments.work,
-                resume=arguments.resume,
-                gaps=arguments.gaps,
                 io=io,
                 progress=say,
                 questions=only,
@@ -98,8 +93,8 @@ def run_here(arguments: argparse.Namespace) -> int:
     if report and only:
         raise LocalProtocolError("--report needs all questions; leave --only out")
     view = report and report.with_name(f"{report.stem}-view.html")
-    refuse_earlier_file(report, force=arguments.force)
-    refuse_earlier_file(view, force=arguments.force)
+    for file in (report, view):
+        refuse_earlier_file(file, force=arguments.force)
 
     def finish(folder: AnyPath, summary: dict[str, Any]) -> None:
         note_quarantine_in(folder, summary)
@@ -124,10 +119,8 @@ def run_here(arguments: argparse.Namespace) -> int:
         summary = analyze_here(
             trace,
             arguments.out or Path(folder) / "answers",
-            timestamps=arguments.timestamps,
+            **given(arguments, "timestamps complete gaps"),
             questions=only,
-            complete=arguments.complete,
-            gaps=arguments.gaps,
             finish=finish,
         )
         bar.update()
@@ -164,23 +157,18 @@ NAMED = {"total_violations": "disagree on one total order"}
 """Causal order does not decide that: a causal system is not at fault if it has many."""
 
 
-def show_totals(summary: dict[str, Any]) -> None:
-    for name, value in summary.items():
-        shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-        shown = ("no", "yes")[value] if isinstance(value, bool) else shown
-        print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
-
-
 def tell(summary: dict[str, Any], arguments: argparse.Namespace, where: str | None = None) -> int:
-    """Print the summary and where the answers are; returns the exit code, from its judgement if it has
-    one."""
+    """Print the summary and where the answers are; returns the exit code."""
     judgement = judge_totals(summary) if "causal_violations" in summary else None
     if arguments.json:
         print_json(summary)
     else:
         if judgement is not None:
             print(judgement.sentence)
-        show_totals(summary)
+        for name, value in summary.items():
+            shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+            shown = ("no", "yes")[value] if isinstance(value, bool) else shown
+            print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
         print(where or f"tables and summary.json are in {arguments.out}")
     if judgement is not None:
         return judgement.exit_code

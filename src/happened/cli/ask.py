@@ -141,6 +141,6 @@ FORMS = {
         "why messages had to carry a unit of information, and what ended that",
         "Follow one unit of necessary information through a trace: which processes had to know it, from when "
         "until when, on which messages it had to travel, and what made it redundant.",
-        later("unit"), _unit, UNIT_EPILOG,
+        later("asking", "unit"), _unit, UNIT_EPILOG,
     ),
 }  # fmt: skip

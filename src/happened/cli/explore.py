@@ -23,7 +23,7 @@ from ..sim.automaton import Factory
 from ..sim.explore import Exploration, explore
 from ..sim.explore_tracking import explore_tracking
 from ..sim.programs import CASTS
-from .options import add_promised_order, option, positive, refuse_given
+from .options import add_promised_order, given, option, positive, refuse_given
 from .parser import Parser, meant
 from .terminal import print_answer, progress
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..sim.terrain import Terrain
 
 PROCESSES = 3
+COUNTS = ("programs", "states", "transitions")
 
 
 EPILOG = """\
@@ -92,13 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
             make,
             processes,
             arguments.messages,
-            fifo=arguments.fifo,
+            **given(arguments, "fifo workers"),
             self_addressed=not arguments.no_self,
             casts=casts,
             order=order,
             renamed=terrain is not None,
             routers=routers,
-            workers=arguments.workers,
             progress=advance,
         )
 
@@ -118,8 +118,7 @@ def _run_tracker(arguments: argparse.Namespace) -> int:
     )
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{name} needs FIFO links; add --fifo")
-    sizes = {key: getattr(arguments, key) for key in ("processes", "messages", "fifo")}
-    sizes["relevant"] = arguments.relevant_events
+    sizes = given(arguments, "processes messages fifo") | {"relevant": arguments.relevant_events}
     result = explore_tracking(name, **sizes, bound=tracking.bound_of(name))
     found = {"states": result.states, "transitions": result.transitions, "sends_refused": result.refused}
     violations = [{"reason": each.reason, "schedule": each.schedule} for each in result.violations]
@@ -152,16 +151,12 @@ def _as_json(
     arguments: argparse.Namespace, processes: int, casts: str, order: str, result: Exploration
 ) -> dict[str, Any]:
     return {
-        "protocol": arguments.protocol,
+        **given(arguments, "protocol messages fifo"),
         "processes": processes,
-        "messages": arguments.messages,
         "casts": casts,
         "order": order,
-        "fifo": arguments.fifo,
         "self_addressed": not arguments.no_self,
-        "programs": result.programs,
-        "states": result.states,
-        "transitions": result.transitions,
+        **{name: getattr(result, name) for name in COUNTS},
         "programs_violating": result.counts(),
         "violations": [
             {"kind": v.kind, "program": str(v.program), "reason": v.reason, "schedule": v.schedule}
@@ -172,7 +167,7 @@ def _as_json(
 
 def _lines(order: str, result: Exploration) -> Iterator[str]:
     yield f"{'order':<12} {order:>12}"
-    for name in ("programs", "states", "transitions"):
+    for name in COUNTS:
         yield f"{name:<12} {getattr(result, name):>12,}"
     promises = {kind: "no exception" if kind == "error" else kind for kind in result.counts()}
     for kind, count in result.counts().items():

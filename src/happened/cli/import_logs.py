@@ -2,6 +2,7 @@
 
 import argparse
 import glob
+import re
 import shutil
 import sys
 import tempfile
@@ -18,13 +19,14 @@ from ..trace.readers import FORMATS, Options
 from ..trace.readers.source import uncompressed_size
 from ..trace.readers.table_spans import TEMPO
 from ..trace.store import AnyPath, any_path
-from .options import add_clock_order, add_output, add_where, option, stored_path
+from .options import add_clock_order, add_output, add_where, given, option, stored_path
 from .output import replacing
 from .parser import Parser
 from .terminal import note, print_answer, progress
 
 SPARK_BYTES = 256 << 20  # bytes of input, uncompressed: minutes in one process
 STDIN, COPY = "-", "standard-input"  # the argument, and the file that it is copied to
+HIDDEN = re.compile(r"/[._]")  # the beginning of a file or directory that is not read
 SHOWN = 5  # quarantined rows that are printed; OUT/quarantine has them all
 
 EPILOG = f"""\
@@ -88,12 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
-    names = ("regex", "delimiter", "parsers", "match", "map", "together", "clock_order")
-    common: dict[str, Any] = {
-        "format": arguments.format,
-        "options": Options(**{name: getattr(arguments, name) for name in names}),
-        "strict": arguments.strict,
-    }
+    reading = Options(**given(arguments, "regex delimiter parsers match map together clock_order"))
+    common = given(arguments, "format strict") | {"options": reading}
     with replacing(arguments.out, force=arguments.force, traces=True, reads=files):
         size = sum(uncompressed_size(path) for path in files)
         wants_spark = arguments.master is not None or (size >= SPARK_BYTES and not arguments.local)
@@ -145,9 +143,8 @@ def _files(name: str, folder: Path) -> list[AnyPath]:
         return [copy]
     path = any_path(name)
     if path.is_dir():
-        held: list[AnyPath] = [
-            each for each in path.rglob("*") if each.is_file() and not _is_hidden(path, each)
-        ]
+        held: list[AnyPath] = [each for each in path.rglob("*") if each.is_file()]
+        held = [each for each in held if not HIDDEN.search(f"/{inside(path, each)}")]
         if not held:
             raise LocalProtocolError(f"{name}: there are no files in this directory")
         return sorted(held, key=str)
@@ -158,10 +155,6 @@ def _files(name: str, folder: Path) -> list[AnyPath]:
             raise LocalProtocolError(f"{name}: no file matches this pattern")
         return matching
     return [path]
-
-
-def _is_hidden(folder: AnyPath, path: AnyPath) -> bool:
-    return any(part.startswith((".", "_")) for part in inside(folder, path).parts)
 
 
 def _report(summary: dict[str, Any], out: AnyPath) -> Iterator[str]:

@@ -16,7 +16,7 @@ from ..core.errors import CausalityError, LocalProtocolError
 from ..core.exit_codes import ExitCode
 from .options import local_path, option
 from .parser import Command, Parser, add_forms, add_modules
-from .terminal import stdin_lines
+from .terminal import stdin_lines, until_one_ends
 
 if TYPE_CHECKING:  # imported late: `happened --help` does not need the runtime
     from ..net import Message, Node
@@ -113,11 +113,7 @@ class _Session:
                 loop.add_signal_handler(which, self._stop.set)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             metrics = await self._metrics(config)
-            jobs = [asyncio.create_task(job) for job in (self._deliver(), self._obey(), self._stop.wait())]
-            done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
-            for job in jobs:
-                job.cancel()
-            await asyncio.gather(*jobs, return_exceptions=True)
+            done = await until_one_ends(self._deliver(), self._obey(), self._stop.wait())
             if metrics is not None:
                 metrics.close()
             if node.failure is not None:

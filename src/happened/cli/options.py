@@ -128,6 +128,11 @@ def option(parser: Any, words: str, here: str = "", /, **more: Any) -> None:
     parser.add_argument(name, **known)
 
 
+def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
+    """The values of these arguments, by their names."""
+    return {name: getattr(arguments, name) for name in names.split()}
+
+
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """What refuses a value of an option with a ValueError refuses a command."""

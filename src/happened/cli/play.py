@@ -17,7 +17,7 @@ from ..sim.scenes import story_text
 from ..sim.story import Story
 from ..sim.terrain import Terrain
 from ..sim.tracker_story import TrackerStory
-from .options import add_output, add_promised_order, local_path, option, refuse_given
+from .options import add_output, add_promised_order, given, local_path, option, refuse_given
 from .output import refuse_earlier_file
 from .parser import Parser
 from .terminal import note, print_answer
@@ -90,8 +90,7 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
             read_program(arguments.program),
             arguments.protocol or DEFAULT,
             order=arguments.order and Order(arguments.order),
-            fifo=arguments.fifo,
-            tick_at_deliveries=arguments.tick_at_deliveries,
+            **given(arguments, "fifo tick_at_deliveries"),
             terrain=arguments.topology,
         )
     if arguments.schedule is None:

@@ -16,7 +16,7 @@ from ..sim.network import Network, parse_delay, parse_partition
 from ..sim.run import MOST_TOLD, Parameters, simulate
 from ..sim.scenes import story_text
 from ..sim.workload import Workload, parse_pattern
-from .options import add_output, option, usage_errors
+from .options import add_output, given, option, usage_errors
 from .parser import Parser
 from .terminal import print_answer, progress
 
@@ -67,22 +67,17 @@ def run(arguments: argparse.Namespace) -> int:
     with usage_errors():
         parameters = Parameters(
             seed=secrets.randbits(32) if arguments.seed is None else arguments.seed,
-            protocol=arguments.protocol,
+            **given(arguments, "protocol messages tracker relevant"),
             processes=processes,
-            messages=arguments.messages,
             workload=Workload(arguments.pattern, arguments.interval),
             network=Network(arguments.delay, arguments.fifo, arguments.duplicate, tuple(arguments.partition)),
-            tracker=arguments.tracker,
-            relevant=arguments.relevant,
             terrain=terrain,
         )
     with progress("simulating", parameters.messages, "messages") as bar:
         summary = simulate(
             parameters,
             arguments.out,
-            units=arguments.units,
-            force=arguments.force,
-            story=arguments.story,
+            **given(arguments, "units force story"),
             progress=bar.update,
         )
     if arguments.story and arguments.out is not None:

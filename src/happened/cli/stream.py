@@ -9,7 +9,6 @@ paths and skew of the last minutes as tables and on a page, while the system run
 
 import argparse
 import logging
-import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,9 +19,9 @@ from ..trace.location import was_complete
 from ..trace.store import AnyPath
 from . import stream_spans
 from .analyzing import refuse_absent, tell
-from .options import add_completeness, option, positive, stored_path
+from .options import add_completeness, given, option, positive, stored_path
 from .parser import Parser
-from .stream_spans import OTLP_SETTLE, seconds
+from .stream_spans import OTLP_SETTLE, ended_by_signal, seconds
 from .terminal import note
 
 LOOKING = 0.5  # seconds until a signal is noticed
@@ -77,11 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..spark.live.trace_tail import TraceTail
     from ..spark.session import session
 
-    rules = Rules(
-        retire=int((arguments.settle or SETTLE) * 1000),
-        receives=arguments.receives,
-        relevant_only=arguments.relevant_only,
-    )
+    retire = int((arguments.settle or SETTLE) * 1000)
+    rules = Rules(retire=retire, **given(arguments, "receives relevant_only"))
     out: AnyPath = arguments.out
     spark = session(arguments.master, brief=not arguments.follow, streams=True)
     shown = _Shown(out)
@@ -138,26 +134,18 @@ def _wait(query: Any, shown: _Shown) -> bool:
     Signals are only noted: this thread may be waiting for an answer of Spark's, and asking something else
     would mix up the two. PySpark's own handler of interrupts would cancel the batch.
     """
-    interrupted = False
-
-    def note_it(*_: object) -> None:
-        nonlocal interrupted
-        interrupted = True
-
-    before = {number: signal.signal(number, note_it) for number in (signal.SIGINT, signal.SIGTERM)}
+    interrupts: list[bool] = []
     try:
-        while not query.awaitTermination(LOOKING):
+        with ended_by_signal(lambda: interrupts.append(True), once=False):
+            while not query.awaitTermination(LOOKING):
+                shown.look()
+                if interrupts:
+                    query.stop()
+                    break
             shown.look()
-            if interrupted:
-                query.stop()
-                break
-        shown.look()
     except Exception as error:  # an error in a batch, inside a page of Java's
         raise CausalityError(_cause(str(error))) from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return interrupted
+    return bool(interrupts)
 
 
 def _cause(told: str) -> str:

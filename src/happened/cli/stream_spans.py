@@ -3,7 +3,7 @@
 import argparse
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,7 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ..receiving.receiver import Receiver, Settings
     from ..receiving.span_window import WindowRules
 
-    _refuse_others(arguments)
+    if arguments.trace is not None:
+        raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")
+    refuse_given(arguments, OF_TRACES, "is about traces; leave it out with --otlp")
     settle = arguments.settle or OTLP_SETTLE
     if arguments.remember < settle:
         raise LocalProtocolError("--remember must not be shorter than --settle: nothing would be judged")
@@ -55,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     for place in places:
         if place is not None and place.host not in LOOPBACK:
             note(f"whoever reaches {place} can send spans: they are neither encrypted nor signed")
-    with _ending_by_signal(receiver):
+    with ended_by_signal(receiver.end, once=True):  # after the current round, or at once
         try:
             receiver.start()
             receiver.run()
@@ -64,12 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     counts = receiver.counts()
     lines = (f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())
     print_answer(arguments, lambda: counts, lines)
-    return _judged(receiver)
+    if receiver.violations:
+        return ExitCode.VIOLATED
+    return int(receiver.told.judgement.outcome) if receiver.told is not None else ExitCode.UNDECIDED
 
 
 @contextmanager
-def _ending_by_signal(receiver: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the receiver after the current round; a second one ends it at once."""
+def ended_by_signal(end: Callable[[], None], *, once: bool) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call `end`; with `once`, a second one does what it usually does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -79,28 +83,17 @@ def _ending_by_signal(receiver: Any) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def end(*_: object) -> None:
-        restore()
-        receiver.end()
+    def handle(*_: object) -> None:
+        if once:
+            restore()
+        end()
 
     for number in before:
-        signal.signal(number, end)
+        signal.signal(number, handle)
     try:
         yield
     finally:
         restore()
-
-
-def _judged(receiver: Any) -> int:
-    if receiver.violations:
-        return ExitCode.VIOLATED
-    return int(receiver.told.judgement.outcome) if receiver.told is not None else ExitCode.UNDECIDED
-
-
-def _refuse_others(arguments: argparse.Namespace) -> None:
-    if arguments.trace is not None:
-        raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")
-    refuse_given(arguments, OF_TRACES, "is about traces; leave it out with --otlp")
 
 
 def _address(text: str, option: str) -> Any:

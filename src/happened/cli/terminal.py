@@ -5,7 +5,7 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import chain
@@ -98,6 +98,18 @@ def figure(value: float | None, error: float | None = None) -> str:
 def note(text: str) -> None:
     """Print a line on stderr, for the person and not for the pipe."""
     print(text, file=sys.stderr)
+
+
+async def until_one_ends(*jobs: Coroutine[Any, Any, Any]) -> "set[asyncio.Task[Any]]":
+    """Run these together until the first of them ends, then cancel the others; those that had ended."""
+    import asyncio
+
+    tasks = [asyncio.create_task(job) for job in jobs]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return done
 
 
 def stdin_lines() -> "asyncio.Queue[str | None]":

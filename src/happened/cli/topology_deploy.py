@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..core.exit_codes import ExitCode
 from ..ordering import Relays, protocols
-from .options import local_path, named_address, option
+from .options import given, local_path, named_address, option
 from .parser import Parser
 from .terminal import note, print_answer
 
@@ -44,10 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     written: list[Path] = deploy(
         arguments.path,
         arguments.out,
-        protocol=arguments.protocol,
-        security=arguments.security,
         addresses=Addresses(arguments.host, arguments.first_port, dict(arguments.address)),
-        signatures=arguments.signatures,
+        **given(arguments, "protocol security signatures"),
     )
     paths = list(map(str, written))
     print_answer(arguments, lambda: {"configurations": paths}, paths)

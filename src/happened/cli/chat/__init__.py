@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import contextlib
 import difflib
+import importlib.util
 import json
 import logging
-from pathlib import Path
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from ...core.errors import LocalProtocolError
@@ -16,11 +18,12 @@ from ...core.exit_codes import ExitCode
 from ...net import LinkChange, Message, Node, Pending, Plaintext, identity
 from ...net.transport import Guard, Transport
 from ...ordering import DEFAULT, protocols
-from ..options import local_path, option
+from ..options import given, local_path, option
 from ..parser import Parser
-from ..terminal import note
+from ..terminal import note, stdin_lines, until_one_ends
 from .lines import Lines, printable
-from .prompt import Typed, is_a_terminal, typed_lines
+
+Typed = Callable[[], Awaitable[str | None]]
 
 HELP = """\
 /re N TEXT       answer line N
@@ -69,24 +72,20 @@ def run(arguments: argparse.Namespace) -> int:
     node = Node(
         arguments.name,
         peers=peers,
-        listen=arguments.listen,
-        protocol=arguments.protocol,
-        journal=arguments.journal,
-        trace=arguments.trace,
+        **given(arguments, "listen protocol journal trace"),
         guard=_guard(arguments),
         transport=_transport(arguments),
     )
     journal = arguments.journal
-    file = None if journal is None else Path(journal).with_name(f"{Path(journal).name}.lines")
+    file = None if journal is None else journal.with_name(f"{journal.name}.lines")
     return asyncio.run(_chat(node, sorted(peers), Lines(arguments.name, file)))
 
 
 def _peer(text: str, nats: str | None) -> tuple[str, str]:
     name, equals, address = text.partition("=")
     if not name or bool(equals) == bool(nats):
-        raise LocalProtocolError(
-            f"--peer {text}: " + ("NAME alone, with --nats" if nats else "NAME=HOST:PORT")
-        )
+        wanted = "NAME alone, with --nats" if nats else "NAME=HOST:PORT"
+        raise LocalProtocolError(f"--peer {text}: {wanted}")
     return name, address
 
 
@@ -138,16 +137,10 @@ async def _chat(node: Node, peers: list[str], lines: Lines) -> int:
             at = getattr(node.transport, "address", "the broker")
             note(f"{node.name}, at {at}, talks to {', '.join(peers)}")
             if is_a_terminal():
-                _show_newest(lines, EARLIER_LINES)
-            tasks = [
-                asyncio.create_task(each)
-                for each in (Saying(node, peers, lines).all(typed), _hear(node, lines), _tell_held(node))
-            ]
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for task in done:
+                for line in lines.newest(EARLIER_LINES):
+                    print(lines.shown(line), flush=True)
+            said = Saying(node, peers, lines).all(typed)
+            for task in await until_one_ends(said, _hear(node, lines), _tell_held(node)):
                 task.result()
             await _leave(node, lines)
     return ExitCode.HOLDS
@@ -177,9 +170,44 @@ def _waits_for(node: Node) -> list[str]:
     ]
 
 
-def _show_newest(lines: Lines, count: int) -> None:
-    for line in lines.newest(count):
-        print(lines.shown(line), flush=True)
+def is_a_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextlib.contextmanager
+def typed_lines(prompt: str, words: Iterable[str], before: Iterable[str]) -> Iterator[Typed]:
+    """What returns the next typed line, and None at the end; from a terminal or a pipe.
+
+    With prompt_toolkit (the extra `chat`) a terminal has a prompt with editing, completion of `words`, and
+    the lines typed `before`; what others say appears above the text that is being typed.
+    """
+    if not is_a_terminal() or importlib.util.find_spec("prompt_toolkit") is None:
+        if is_a_terminal():
+            note("pip install 'happened[chat]' keeps what you type in one piece while lines arrive")
+        yield stdin_lines().get
+        return
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import InMemoryHistory
+    from prompt_toolkit.patch_stdout import patch_stdout
+
+    session: PromptSession[str] = PromptSession(
+        prompt,
+        history=InMemoryHistory(list(before)),
+        completer=WordCompleter(list(words), WORD=True),
+        complete_while_typing=False,
+        erase_when_done=True,  # the line comes back as a line of the chat
+    )
+
+    async def line() -> str | None:
+        try:
+            return await session.prompt_async()
+        except EOFError:
+            return None
+
+    # Text typed between two prompts is not echoed: the next prompt shows it.
+    with session.app.input.raw_mode(), patch_stdout():
+        yield line
 
 
 class Saying:
@@ -190,12 +218,14 @@ class Saying:
         self._node, self._peers, self._lines = node, peers, lines
 
     async def all(self, typed: Typed) -> None:
-        while (line := await typed.line()) is not None:
+        while (line := await typed()) is not None:
             text = line.strip()
             if text == "/quit":
                 return
             if text.startswith("/"):
-                await self._command(*_words(text))
+                command, _, rest = text.partition(" ")
+                first, _, words = rest.strip().partition(" ")
+                await self._command(command, first, words.strip())
             elif text:
                 await self._say(self._peers, {"text": text})
 
@@ -206,7 +236,9 @@ class Saying:
             case "/held":
                 note("\n".join(map(_held, self._node.pending())) or "nothing is held")
             case "/history":
-                _show_newest(self._lines, int(first) if first.isdecimal() else EARLIER_LINES)
+                count = int(first) if first.isdecimal() else EARLIER_LINES
+                for line in self._lines.newest(count):
+                    print(self._lines.shown(line), flush=True)
             case "/to" if first in self._peers and words:
                 await self._say([first], {"text": words, "alone": True, "to": first})
             case "/to" if first and words:
@@ -225,12 +257,6 @@ class Saying:
             if self._node.failure is not None:
                 raise
             note(str(error))
-
-
-def _words(text: str) -> tuple[str, str, str]:
-    command, _, rest = text.partition(" ")
-    first, _, words = rest.strip().partition(" ")
-    return command, first, words.strip()
 
 
 def _nobody(name: str, me: str, peers: list[str]) -> str:
