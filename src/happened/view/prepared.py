@@ -155,17 +155,13 @@ class Prepared:
 def _told(witness: Witness | LostCause) -> tuple[str, str]:
     match witness:
         case EarlyDelivery():
-            return (
-                f"{witness.early} before {witness.overtaken} at {witness.process}",
-                f"{witness.process} delivered {witness.early} before {witness.overtaken}, which was sent to "
-                "it causally earlier",
-            )
+            both = f"{witness.early} before {witness.overtaken}"
+            told = f"{witness.process} delivered {both}, which was sent to it causally earlier"
+            return f"{both} at {witness.process}", told
         case LostCause():
-            return (
-                f"{witness.lost} never at {witness.process}",
-                f"{witness.process} delivered {witness.delivered} and never {witness.lost}, which was sent "
-                "to it causally earlier",
-            )
+            both = f"{witness.delivered} and never {witness.lost}"
+            told = f"{witness.process} delivered {both}, which was sent to it causally earlier"
+            return f"{witness.lost} never at {witness.process}", told
         case Disagreement():
             a, b = witness.messages
             return f"{a} and {b} in two orders", str(witness).partition(":\n")[0]

@@ -136,9 +136,8 @@ def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str
     taken = prepared.table.select(["message", "label", "attributes", *LISTED]).take(rows)
     lengths = np.diff(c.cause_offsets)[events]
     effects = np.repeat(np.arange(events.size), lengths)
-    picked = np.repeat(c.cause_offsets[:-1][events] - np.cumsum(lengths) + lengths, lengths) + np.arange(
-        lengths.sum()
-    )
+    starts = c.cause_offsets[:-1][events] - np.cumsum(lengths) + lengths
+    picked = np.repeat(starts, lengths) + np.arange(lengths.sum())
     causes = numbering.places(c.causes[picked])
     inside = causes >= 0
     lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))

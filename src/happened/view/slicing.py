@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..causality import encode
 from ..causality.computation import DELIVER, Computation
 from ..causality.extents import Extent, between, future, hull, past
 from ..causality.linearization import Ints
@@ -68,8 +69,7 @@ class Slice:
         return wanted
 
     def extent(self, prepared: Prepared) -> Extent:
-        """The smallest extent that contains the wanted events; where clocks went back, it has some others
-        too."""
+        """The smallest extent with the wanted events; where clocks went back, it has some others too."""
         return hull(prepared.c, self.mask(prepared))
 
 
@@ -128,13 +128,10 @@ def _causes(prepared: Prepared, kept: Ints, number: Ints) -> dict[int, list[dict
 
 
 def _addressed(c: Computation, send: int, kept: Ints) -> list[str]:
-    m = int(c.message[send])
-    slots = range(int(c.dest_offsets[m]), int(c.dest_offsets[m + 1]))
-    return [
-        c.process_names[c.slot_dest[slot]]
-        for slot in slots
-        if c.slot_delivery[slot] < 0 or kept[c.slot_delivery[slot]]
-    ]
+    slots = slice(*c.dest_offsets[c.message[send] : c.message[send] + 2])
+    deliveries = c.slot_delivery[slots]
+    left = (deliveries < 0) | kept[deliveries]
+    return [c.process_names[to] for to in c.slot_dest[slots][left]]
 
 
 def _sent_outside(c: Computation, e: int, kept: Ints) -> bool:
@@ -146,13 +143,6 @@ def sliced(computations: Sequence[Prepared], of: Slice) -> list[Prepared]:
     """The wanted part of each computation; computations without a wanted event are left out."""
     if of.is_whole:
         return list(computations)
-    from ..causality import encode
-
-    found = []
-    for each in computations:
-        kept = of.mask(each)
-        if kept.any():
-            table = slice_table(each, kept)
-            (c,) = encode(table)
-            found.append(Prepared(c, table))
-    return found
+    masks = ((each, of.mask(each)) for each in computations)
+    tables = (slice_table(each, kept) for each, kept in masks if kept.any())
+    return [Prepared(c, table) for table in tables for c in encode(table)]
