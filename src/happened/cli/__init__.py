@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 parser.print_help(sys.stderr)
                 return ExitCode.BAD_INPUT
             arguments = parser.parse_args(argv)
-            return int(arguments.run(arguments))
+            return int(arguments.run(arguments) or ExitCode.HOLDS)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failure can be reported

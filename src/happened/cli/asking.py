@@ -61,14 +61,11 @@ def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
 
 
 def history_about(arguments: argparse.Namespace, *names: str, past_only: bool = False) -> History:
-    """The part of the trace that a question about these events needs; prints what is missing in it."""
+    """The part of the trace that a question about these events needs."""
     if is_for_spark(arguments):
         with on_spark(arguments) as trace:
-            history = trace.about(*names)
-    else:
-        history = load(arguments.trace, names, past_only=past_only, whatever_size=arguments.local)
-    warn(history)
-    return history
+            return warned(trace.about(*names))
+    return warned(load(arguments.trace, names, past_only=past_only, whatever_size=arguments.local))
 
 
 def history_of_request(arguments: argparse.Namespace, request: str) -> tuple[History, str]:
@@ -76,17 +73,16 @@ def history_of_request(arguments: argparse.Namespace, request: str) -> tuple[His
     if is_for_spark(arguments):
         with on_spark(arguments) as trace:
             history, request = trace.about_request(request)
-    else:
-        history = load(arguments.trace, whatever_size=arguments.local)
-    warn(history)
-    return history, request
+            return warned(history), request
+    return warned(load(arguments.trace, whatever_size=arguments.local)), request
 
 
-def warn(history: History) -> None:
+def warned(history: History) -> History:
     """Print what is missing in the trace, for every answer."""
     if history.quarantined:
         rows = "1 row is" if history.quarantined == 1 else f"{history.quarantined:,} rows are"
         note(f"happened: {rows} quarantined and not looked at; `happened check` says why")
+    return history
 
 
 class Clock:
@@ -139,11 +135,10 @@ def _print(arguments: argparse.Namespace, answer: Any, lines: Iterable[str], **m
     print_answer(arguments, lambda: plain(answer, with_id) | more, lines)
 
 
-def why(arguments: argparse.Namespace) -> int:
+def why(arguments: argparse.Namespace) -> None:
     history = history_about(arguments, arguments.event, past_only=True)
     answer = ask.why(history, arguments.event, depth=arguments.depth)
     _print(arguments, answer, _why(answer))
-    return ExitCode.HOLDS
 
 
 def _why(answer: ask.Why) -> Iterator[str]:
@@ -198,15 +193,14 @@ def _cause(cause: ask.Cause, clock: Clock) -> str:
     return "  ".join(filter(None, (str(cause.event), clock.at(cause.event), how))) + ends
 
 
-def path(arguments: argparse.Namespace) -> int:
+def path(arguments: argparse.Namespace) -> None:
     history = history_about(arguments, arguments.first, arguments.second, past_only=True)
     answer = ask.path(history, arguments.first, arguments.second)
     reason = ("concurrent: " if answer.relation == "concurrent" else "") + printable(answer.reason)
     _print(arguments, answer, [reason, *chain_lines(answer.steps)])
-    return ExitCode.HOLDS
 
 
-def cone(arguments: argparse.Namespace) -> int:
+def cone(arguments: argparse.Namespace) -> None:
     name = arguments.form
     history = history_about(arguments, arguments.event, past_only=name == "past")
     found = CONES[name](history, arguments.event)
@@ -216,7 +210,6 @@ def cone(arguments: argparse.Namespace) -> int:
     counted = {"events": found.num_rows, "processes": dict(_counts(found))}
     lines = _cone(name, arguments.event, found, listed)
     print_answer(arguments, lambda: counted | {"listed": listed.to_pylist()}, lines)
-    return ExitCode.HOLDS
 
 
 def _counts(found: pa.Table) -> Iterator[tuple[str, int]]:
@@ -290,8 +283,7 @@ def _answer(arguments: argparse.Namespace) -> ask.CriticalPath:
 
         with on_spark(arguments) as trace:
             return on_all(trace, arguments.by)
-    history = load(arguments.trace, whatever_size=arguments.local)
-    warn(history)
+    history = warned(load(arguments.trace, whatever_size=arguments.local))
     return ask.critical_path(history, by=arguments.by)
 
 
@@ -336,14 +328,11 @@ def _shares(shares: tuple[ask.Share, ...], total: int, requests: int) -> Iterato
         yield f"  … and {len(shares) - SHOWN:,} more; --json has them"
 
 
-def diff(arguments: argparse.Namespace) -> int:
+def diff(arguments: argparse.Namespace) -> None:
     with ThreadPoolExecutor(2) as two:  # reading waits for files, and computes outside of Python
         first, second = two.map(load, (arguments.first, arguments.second))
-    warn(first)
-    warn(second)
-    answer = ask.diff(first, second)
+    answer = ask.diff(warned(first), warned(second))
     _print(arguments, answer, _difference(answer))
-    return ExitCode.HOLDS
 
 
 def _difference(answer: ask.Difference) -> Iterator[str]:
@@ -368,7 +357,7 @@ def _some(heading: str, lines: Sequence[str]) -> Iterator[str]:
         yield f"  … and {len(lines) - SHOWN:,} more; --json has them"
 
 
-def unit(arguments: argparse.Namespace) -> int:
+def unit(arguments: argparse.Namespace) -> None:
     message, arrow, destination = arguments.unit.rpartition(">")
     if not arrow:
         raise LocalProtocolError(f"{arguments.unit!r} is not a unit: write MESSAGE>TO, as in 'p0:1>p2'")
@@ -376,7 +365,6 @@ def unit(arguments: argparse.Namespace) -> int:
     computation = _computation(check_path(arguments.path).computations, wanted, arguments.computation)
     life = unit_life(computation, wanted)
     print_answer(arguments, lambda: plain(life, _named), _life(life))
-    return ExitCode.HOLDS
 
 
 def _computation(computations: Sequence[Computation], unit: Unit, name: str | None) -> Computation:

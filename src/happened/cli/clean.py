@@ -6,7 +6,6 @@ of other machines stay until nothing was written to them for some hours, since t
 import argparse
 
 from ..core.errors import CausalityError
-from ..core.exit_codes import ExitCode
 from ..trace.unfinished import HOURS, remove_abandoned
 from .options import option, stored_path
 from .parser import Parser
@@ -19,11 +18,10 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--json")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     removed = [str(path) for path in remove_abandoned(arguments.path, arguments.hours)]
     told = removed or [f"nothing: no unfinished directory is left at {arguments.path}"]
     print_answer(arguments, lambda: {"removed": removed}, (f"removed {path}" for path in told))
-    return ExitCode.HOLDS
 
 
 def _hours(text: str) -> float:

@@ -64,7 +64,8 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.trackers is not None:
         refuse_given(arguments, ORDERING, "is for ordering protocols: leave it out with --trackers")
-        return compare_trackers(arguments)
+        compare_trackers(arguments)
+        return ExitCode.HOLDS
     refuse_given(arguments, TRACKING, "is for trackers: give --trackers, or leave it out")
     terrain = arguments.topology
     with usage_errors():
@@ -173,7 +174,7 @@ UNITS = {
 }
 
 
-def compare_trackers(arguments: argparse.Namespace) -> int:
+def compare_trackers(arguments: argparse.Namespace) -> None:
     names, processes = arguments.trackers.split(","), arguments.processes or (10,)
     for name in names:
         is_fifo(name)
@@ -200,7 +201,6 @@ def compare_trackers(arguments: argparse.Namespace) -> int:
                 points.setdefault(row.protocol, []).append(Point(row.processes, *row.measures[measure]))
             title = f"{UNITS[measure]}: {settings.pattern}, {settings.relevant:g} relevant"
             _draw(title, points, arguments.out / drawing)
-    return ExitCode.HOLDS
 
 
 def _drawing(settings: Study, measure: str) -> str:

@@ -49,9 +49,8 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--processes", f"default: {PROCESSES}, or the topology's", type=positive)
     option(parser, "--topology", "processes are then told apart")
     option(parser, "--messages", type=positive, default=3)
-    option(
-        parser, "--casts", "destinations of messages (default: the most the protocol offers)", choices=CASTS
-    )
+    about = "destinations of messages (default: the most the protocol offers)"
+    option(parser, "--casts", about, choices=CASTS)
     option(parser, "--relevant-events R", "for a tracker: relevant events in all", type=positive, default=3)
     option(parser, "--fifo")
     option(parser, "--no-self", "leave out messages addressed to their own sender")
@@ -113,9 +112,8 @@ def _run_tracker(arguments: argparse.Namespace) -> int:
     name, facts = arguments.protocol, tracking.facts_of(arguments.protocol)
     arguments.processes = arguments.processes or PROCESSES
     tracking.create(name, 0, arguments.processes)  # which refuses a wrong bound
-    refuse_given(
-        arguments, ("casts", "order", "topology"), f"is for ordering protocols, and {name} is a tracker"
-    )
+    reason = f"is for ordering protocols, and {name} is a tracker"
+    refuse_given(arguments, ("casts", "order", "topology"), reason)
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{name} needs FIFO links; add --fifo")
     sizes = given(arguments, "processes messages fifo") | {"relevant": arguments.relevant_events}

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
 from .options import add_output, option
 from .output import refuse_earlier_file, replacing
 from .parser import Parser
@@ -36,7 +35,7 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--process A,B", "these processes alone")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from ..trace.atomic import whole_file
     from ..view.exports import FORMATS
     from ..view.pages import viewed
@@ -66,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
         with whole_file(arguments.out) as unfinished, unfinished.open("wb") as out:
             out.writelines(FORMATS[arguments.to].chunks(parts, arguments.picture))
     note(f"{events:,} events of {len(parts):,} computation{'' if len(parts) == 1 else 's'}")
-    return ExitCode.HOLDS
 
 
 def _write_trace(parts: Any, out: Any) -> None:

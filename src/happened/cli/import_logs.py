@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError, TraceFormatError
-from ..core.exit_codes import ExitCode
 from ..trace.importing import AUTO, Import, import_files
 from ..trace.location import inside
 from ..trace.readers import FORMATS, Options
@@ -74,14 +73,15 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--json")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if arguments.source is not None:
-        return _run(arguments, [])
+        _run(arguments, [])
+        return
     if arguments.source_option:
         raise LocalProtocolError("--source-option needs --source FORMAT: it is an option of Spark's reader")
     with found_files(arguments.files) as files:
         try:
-            return _run(arguments, files)
+            _run(arguments, files)
         except TraceFormatError as error:
             if STDIN not in arguments.files or Path(error.file or "").name != COPY:
                 raise
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise TraceFormatError(reason, file="standard input", line=line, field=field) from error
 
 
-def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
+def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> None:
     reading = Options(**given(arguments, "regex delimiter parsers match map together clock_order"))
     common = given(arguments, "format strict") | {"options": reading}
     with replacing(arguments.out, force=arguments.force, traces=True, reads=files):
@@ -103,7 +103,6 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
     for line in _leftovers(done):
         note(line)
     print_answer(arguments, lambda: done.summary, _report(done.summary, arguments.out))
-    return ExitCode.HOLDS
 
 
 def _import_on_spark(arguments: argparse.Namespace, files: list[AnyPath], common: dict[str, Any]) -> Import:

@@ -6,7 +6,6 @@ strangers out and frames intact, but does not hide them, and whoever holds it ca
 import argparse
 from pathlib import Path
 
-from ..core.exit_codes import ExitCode
 from ..net import identity
 from .options import local_path, option
 from .parser import Parser, add_command, add_forms
@@ -41,7 +40,7 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def authority(arguments: argparse.Namespace) -> int:
+def authority(arguments: argparse.Namespace) -> None:
     """Make the authority's key pair."""
     identity.make_authority(arguments.pki, name=arguments.name, days=arguments.days)
     print(arguments.pki / identity.AUTHORITY_CERTIFICATE)
@@ -49,29 +48,25 @@ def authority(arguments: argparse.Namespace) -> int:
         f"{identity.AUTHORITY_CERTIFICATE} goes to every node; "
         f"{identity.AUTHORITY_KEY} stays here: whoever has it can be anybody"
     )
-    return ExitCode.HOLDS
 
 
-def issue(arguments: argparse.Namespace) -> int:
+def issue(arguments: argparse.Namespace) -> None:
     """Make a key and a certificate for each node: the certificate's name is the node's name."""
     for name in arguments.names:
         print(*identity.issue(arguments.pki, name, days=arguments.days), sep="\n")
     note(f"each node gets its own two files and {identity.AUTHORITY_CERTIFICATE}, and nobody else's .key")
-    return ExitCode.HOLDS
 
 
-def renew(arguments: argparse.Namespace) -> int:
+def renew(arguments: argparse.Namespace) -> None:
     """Put a new certificate in the place of each node's, for the key that it has, so that what the node has
     signed stays good."""
     for name in arguments.names:
         print(identity.renew(arguments.pki, name, days=arguments.days))
     note("put each in the place of the old one, and in the folders of those who check what the node signs")
-    return ExitCode.HOLDS
 
 
-def shared(arguments: argparse.Namespace) -> int:
+def shared(arguments: argparse.Namespace) -> None:
     """Write a fresh random key that all nodes share to a file."""
     identity.make_key(arguments.path)
     print(arguments.path)
     note("copy it to every node, and keep it from everyone else")
-    return ExitCode.HOLDS

@@ -13,7 +13,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError, LocalProtocolError
-from ..core.exit_codes import ExitCode
 from .options import local_path, option
 from .parser import Command, Parser, add_forms, add_modules
 from .terminal import stdin_lines, until_one_ends
@@ -59,7 +58,7 @@ def add_arguments(parser: Parser) -> None:
     add_modules(add_forms(parser, required=False), FORMS)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if arguments.config is None:
         raise LocalProtocolError(
             "name the configuration of the node with --config FILE, or give a form: chat, keys"
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=arguments.log_level, handlers=[handler], force=True)
     node = make_node(config)
-    return asyncio.run(_Session(node, manual=arguments.manual_ack, stay=arguments.stay).run(config))
+    asyncio.run(_Session(node, manual=arguments.manual_ack, stay=arguments.stay).run(config))
 
 
 class JsonLines(logging.Formatter):
@@ -106,7 +105,7 @@ class _Session:
         self._unacknowledged: dict[int, Message] = {}
         self._stop = asyncio.Event()
 
-    async def run(self, config: dict[str, Any]) -> int:
+    async def run(self, config: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         async with self._node as node:
             for which in (signal.SIGINT, signal.SIGTERM):  # before this, a signal ends the process at once
@@ -120,7 +119,6 @@ class _Session:
                 raise node.failure
             for job in done:
                 job.result()
-        return ExitCode.HOLDS
 
     def _reload(self) -> None:
         try:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 WIDTH = 100
 
-Run = Callable[[argparse.Namespace], int]
+Run = Callable[[argparse.Namespace], int | None]  # returns an exit code; None: what was asked is done
 
 
 class Command(NamedTuple):
@@ -61,11 +61,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def later(module: str, name: str = "run") -> Run:
-    """A function of another module of this package, which is imported only when it is called, and not for
-    --help."""
+    """A function of another module of this package, which is not imported before it is called."""
 
-    def run(arguments: argparse.Namespace) -> int:
-        return int(getattr(import_module(f".{module}", __package__), name)(arguments))
+    def run(arguments: argparse.Namespace) -> int | None:
+        code: int | None = getattr(import_module(f".{module}", __package__), name)(arguments)
+        return code
 
     return run
 

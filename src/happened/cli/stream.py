@@ -49,9 +49,8 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "trace TRACE", about, type=stored_path, nargs="?")
     about = "a directory of tables; an earlier one is continued"
     option(parser, "--out", about, type=stored_path, required=True)
-    option(
-        parser, "--follow", "wait for more events, until interrupted (default: end with the present content)"
-    )
+    about = "wait for more events, until interrupted (default: end with the present content)"
+    option(parser, "--follow", about)
     option(parser, "--every S", "with --follow or --otlp, seconds between batches", type=float, default=1.0)
     option(parser, "--settle", f"(default: {SETTLE}; with --otlp, {OTLP_SETTLE:g})", type=seconds)
     option(parser, "--batch-bytes N", "about this many bytes of files in a batch", type=positive)

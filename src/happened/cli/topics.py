@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 
-from ..core.exit_codes import MEANINGS, ExitCode
+from ..core.exit_codes import MEANINGS
 from .options import option
 from .parser import Parser, meant
 
@@ -69,7 +69,7 @@ def add_arguments(parser: Parser) -> None:
     parser.set_defaults(help_parser=parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from . import COMMANDS, main
 
     match arguments.topic:
@@ -85,10 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         case [topic] if topic in TOPICS:
             print(TOPICS[topic][1]())
         case [verb, *form] if verb in COMMANDS:
-            return main([verb, *form, "--help"])
+            main([verb, *form, "--help"])
         case [word, *_]:
-            known = [*TOPICS, *COMMANDS]
-            arguments.help_parser.error(
-                f"no topic {word!r}; {meant(word, known)}there is: {', '.join(known)}"
-            )
-    return ExitCode.HOLDS
+            hint = f"{meant(word, [*TOPICS, *COMMANDS])}there is: {', '.join([*TOPICS, *COMMANDS])}"
+            arguments.help_parser.error(f"no topic {word!r}; {hint}")

@@ -88,7 +88,7 @@ def _load(path: Path) -> "Topology":
     return found
 
 
-def show(arguments: argparse.Namespace) -> int:
+def show(arguments: argparse.Namespace) -> None:
     """Zones, the tree of routes, and separators."""
     from ..topology import derive, write_graphml
 
@@ -104,7 +104,6 @@ def show(arguments: argparse.Namespace) -> int:
         raise CausalityError(f"{out}: cannot be written: {error.strerror or error}") from error
     about = (arguments.path, topology, filters, routes)
     print_answer(arguments, lambda: _document(*about), _picture(*about))
-    return ExitCode.HOLDS
 
 
 def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparator]":
@@ -120,7 +119,7 @@ def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparato
     return [*known, *left.values()]
 
 
-def separators(arguments: argparse.Namespace) -> int:
+def separators(arguments: argparse.Namespace) -> None:
     """Every separator found, and what it separates."""
     from ..topology import every, useful
 
@@ -130,7 +129,6 @@ def separators(arguments: argparse.Namespace) -> int:
     listed = [_as_json(separator) | {"useful": is_useful} for separator, is_useful in found]
     document = {"path": str(arguments.path), "separators": listed}
     print_answer(arguments, lambda: document, _separator_lines(topology, found))
-    return ExitCode.HOLDS
 
 
 def _separator_lines(topology: "Topology", found: "list[tuple[NamedSeparator, bool]]") -> Iterator[str]:
@@ -186,17 +184,16 @@ def _judged(path: Path, topology: "Topology", problems: list[str], alone: dict[s
             yield f"              {name}: {' | '.join(map(listing, cut))}"
 
 
-def study(arguments: argparse.Namespace) -> int:
+def study(arguments: argparse.Namespace) -> None:
     """Timestamps with and without separators, beside the published."""
     from ..experiments import separator_study
 
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
-    messages, cases = arguments.messages, separator_study.cases()
+    messages, cases = arguments.messages, list(separator_study.cases())
     with progress("simulating", messages * len(cases), "messages") as bar:
         rows = list(separator_study.study(cases, messages=messages, seed=seed, progress=bar.update))
     document = {"seed": seed, "messages": messages, "rows": [_row_as_json(row) for row in rows]}
     print_answer(arguments, lambda: document, _table(rows, messages, seed))
-    return ExitCode.HOLDS
 
 
 def _table(rows: "list[CaseResult]", messages: int, seed: int) -> Iterator[str]:
@@ -261,9 +258,8 @@ def _picture(
     yield from (f"  {line}" for line in tree_text(routes.root, children, written))
     off = [f"{a} – {b}" for a, b in topology.graph.edges if frozenset((a, b)) not in routes.links]
     if off:
-        yield f"  besides, linked: {', '.join(off[:12])}" + (
-            f", … {len(off) - 12} more" if len(off) > 12 else ""
-        )
+        more = f", … {len(off) - 12} more" if len(off) > 12 else ""
+        yield f"  besides, linked: {', '.join(off[:12])}{more}"
     networks = [block for block in routes.blocks if len(block) > 2]
     if networks:
         yield f"  broadcast networks: {' '.join(map(_listed, networks))}"

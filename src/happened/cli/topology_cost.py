@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
 from .options import local_path, option, read_terrain, usage_errors
 from .parser import Parser
 from .terminal import figure, print_answer, progress, table
@@ -41,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--json")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     terrain = arguments.terrain
     if arguments.traffic is not None:
         traffic, costs = f"trace {arguments.traffic}", replayed_costs(terrain, arguments.traffic)
@@ -54,7 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError(f"{arguments.traffic}: no process sends to another in this trace")
     document = {"path": terrain.source, "traffic": traffic, "protocols": [*map(as_json, costs)]}
     print_answer(arguments, lambda: document, report(terrain, traffic, costs))
-    return ExitCode.HOLDS
 
 
 def as_json(cost: "Cost") -> dict[str, Any]:

@@ -5,7 +5,6 @@ so that `happened node --config DIR/NAME.toml` starts each. Nothing is overwritt
 import argparse
 from pathlib import Path
 
-from ..core.exit_codes import ExitCode
 from ..ordering import Relays, protocols
 from .options import given, local_path, named_address, option
 from .parser import Parser
@@ -38,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--json")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from ..net.deployment import Addresses, deploy
 
     written: list[Path] = deploy(
@@ -50,4 +49,3 @@ def run(arguments: argparse.Namespace) -> int:
     paths = list(map(str, written))
     print_answer(arguments, lambda: {"configurations": paths}, paths)
     note("start each with: happened node --config FILE; with --stay it goes on after the end of its stdin")
-    return ExitCode.HOLDS

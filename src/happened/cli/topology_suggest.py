@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import CausalityError
-from ..core.exit_codes import ExitCode
 from .options import add_output, local_path, option, read_terrain
 from .output import replacing
 from .parser import Parser
@@ -25,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--json")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from .. import trace
     from ..topology.suggestion import kept_inside, suggest
     from ..trace.traffic import volumes
@@ -53,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     }
     lines = chain(_told(arguments.out, document, inside), report(terrain, f"trace {arguments.trace}", costs))
     print_answer(arguments, lambda: told, lines)
-    return ExitCode.HOLDS
 
 
 def _write(out: Path, document: Mapping[str, Any], source: Path) -> None:

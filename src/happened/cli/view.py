@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
 from .options import add_completeness, add_judged_order, add_output, option
 from .output import refuse_earlier_file
 from .parser import Parser
@@ -29,9 +28,10 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--port N", "with --serve: the port (default: a free one)", type=int, default=0)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if arguments.serve:
-        return _serve(arguments)
+        _serve(arguments)
+        return
     from ..trace.atomic import whole_file
     from ..view import page, viewed
 
@@ -49,10 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
         unfinished.write_text(text, encoding="utf-8")
     note(of.checked.judgement.sentence)
     print(out)
-    return ExitCode.HOLDS
 
 
-def _serve(arguments: argparse.Namespace) -> int:
+def _serve(arguments: argparse.Namespace) -> None:
     from ..view.server import Followed, ViewServer
 
     if arguments.out is not None or not slice_of(arguments).is_whole or arguments.computation is not None:
@@ -66,4 +65,3 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(server.address, flush=True)
         note("open this address in a browser of this machine; interrupt to end")
         server.serve_forever()
-    return ExitCode.HOLDS

@@ -11,7 +11,7 @@ The paper does not say what it counts. A hop message has one timestamp, however 
 counts once; the mean in which it counts once for each of them is given beside that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
@@ -102,37 +102,26 @@ def _hosts(letter: str, count: int) -> list[str]:
     return [f"{letter}{i}" for i in range(1, count + 1)]
 
 
-def cases() -> list[Case]:
-    return [*_table(), *_large_group(), *_three_networks()]
-
-
-def _table() -> Iterator[Case]:
+def cases() -> Iterator[Case]:
     paper = {6: ("3.55", "2.70", "2.10"), 10: ("3.46", "3.09", "2.76")}
     filters: tuple[Separators, ...] = ((), (("d3",),), (("d1", "d2"), ("d3",), ("n3",)))
-    for processes, figures in paper.items():
-        topology = table_7_1(processes)
+    for n, figures in paper.items():
+        topology = table_7_1(n)
         for filter_at, figure in zip(filters, figures, strict=True):
-            name = f"n = {processes}"
-            yield Case("Table 7.1", name, topology, filter_at, hosts=("p3", "d2", "d3"), paper=figure)
-
-
-def _large_group() -> Iterator[Case]:
+            hosts = ("p3", "d2", "d3")
+            yield Case("Table 7.1", f"n = {n}", topology, filter_at, hosts=hosts, paper=figure)
     topology = figure_7_5()
     for redundancy, figures in ((False, ("32", "< 5")), (True, ("", ""))):
         for filter_at, figure in zip(((), (("g",),)), figures, strict=True):
             name = "4 and 28 hosts"
             yield Case("Figure 7.5", name, topology, filter_at, redundancy, "G1", ("p1",), figure)
-
-
-def _three_networks() -> Iterator[Case]:
-    topology = figure_7_6()
-    boundaries = tuple((f"g{k}", f"h{k}") for k in (1, 2, 3))
+    topology, boundaries = figure_7_6(), tuple((f"g{k}", f"h{k}") for k in (1, 2, 3))
     for filter_at in ((), boundaries):
         yield Case("Figure 7.6", "3 x 4 hosts", topology, filter_at, True, "G1", ("p1",))
 
 
 def study(
-    chosen: Sequence[Case], *, messages: int, seed: int, progress: Progress = None
+    chosen: Iterable[Case], *, messages: int, seed: int, progress: Progress = None
 ) -> Iterator[CaseResult]:
     """One row for each case, from a run of `messages` application messages; all cases make the same sends."""
     if messages < 1:

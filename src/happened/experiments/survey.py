@@ -150,9 +150,8 @@ def refusal(protocol: str, counts: Counts) -> str | None:
     if facts.assumes.fixed_groups and counts["groups"] > MOST_GROUPS:
         return f"{counts['groups']:,} different groups; more than {MOST_GROUPS} are no fixed ones"
     if counts["processes"] > (most := facts.assumes.most_processes):
-        return (
-            f"{counts['processes']:,} processes in one computation; messages of {protocol} can name {most:,}"
-        )
+        named = f"messages of {protocol} can name {most:,}"
+        return f"{counts['processes']:,} processes in one computation; {named}"
     return None
 
 

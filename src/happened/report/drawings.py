@@ -51,9 +51,8 @@ def line(values: Sequence[float], label: str, ends: tuple[str, str] = ("", "")) 
     width, height, left = 760, 180, 56
     floor, ceiling = height - 26, 14
     most = max(values, default=0) or 1
-    step = (width - left - 10) / max(1, len(values) - 1)
     drawn = list(values) * 2 if len(values) == 1 else values  # a single value is a level line
-    step = width - left - 10 if len(values) == 1 else step
+    step = (width - left - 10) / max(1, len(drawn) - 1)
     points = " ".join(
         f"{left + step * i:.1f},{floor - (floor - ceiling) * value / most:.1f}"
         for i, value in enumerate(drawn)

@@ -54,9 +54,8 @@ def graph_svg(
     title: str = "communication graph",
 ) -> str:
     """A standalone SVG; `notes` are lines of text below the drawing."""
-    width = max(
-        [300.0, *(v.x for v in vertices), *(r.x + r.width for r in regions), *(7.0 * len(n) for n in notes)]
-    )
+    wide = (*(v.x for v in vertices), *(r.x + r.width for r in regions), *(7.0 * len(n) for n in notes))
+    width = max(300.0, *wide)
     bottom = max([*(v.y + 24 for v in vertices), *(r.y + r.height for r in regions), 40.0])
     height = bottom + LINE * (len(notes) + 1)
     size = f"{width + 2 * MARGIN:.0f}", f"{height + 2 * MARGIN:.0f}"

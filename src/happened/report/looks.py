@@ -153,22 +153,17 @@ def _window(prepared: Prepared) -> Window:
         low, high = _busiest(prepared)
     whole = prepared.c.events <= MOST_DRAWN
     (part,) = [prepared] if whole else sliced([prepared], Slice(window=(low, high)))
+    if prepared.faults and not whole:
+        part = Prepared(part.c, part.table, check_order(part.table, limit=1).witnesses)
     of_relevant = prepared if relevant_count(prepared) <= MOST_DRAWN else part
     return Window(
         prepared.c.name,
         (1, int(prepared.levels.max())) if whole else (low, high),
         bool(prepared.faults),
-        diagram(part if whole else _with_faults(part, prepared)),
+        diagram(part),
         hasse(of_relevant),
         timeline(prepared),
     )
-
-
-def _with_faults(part: Prepared, prepared: Prepared) -> Prepared:
-    """The part, with the witnesses of violations in it."""
-    if not prepared.faults:
-        return part
-    return Prepared(part.c, part.table, check_order(part.table, limit=1).witnesses)
 
 
 def _around(levels: Ints, fault: Ints) -> tuple[int, int]:

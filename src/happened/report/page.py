@@ -23,7 +23,7 @@ from ..view.space_time import Arrow, Mark, clipped, space_time
 from ..view.texts import compact, duration, natural, short
 from .drawings import Bar, bars, line, matrix
 from .looks import Looks, Window, looks
-from .row_lists import Context, RowLists, calls_table, numbers, pictured, rows_of, service_calls, within
+from .row_lists import Context, calls_table, numbers, pictured, service_calls, within
 from .verdicts import rows_were, verdicts
 
 VIEW = "view.html"
@@ -117,7 +117,7 @@ def pages(
     tables   that of the folder of tables, None if it is not kept
     """
     shown = (trace if isinstance(trace, Looks) else looks(folder, trace)).at(view)
-    context = Context(folder, summary, shown, RowLists(folder, shown, tables, summary["quarantined"]))
+    context = Context(folder, summary, shown, tables)
     return _page(context), shown.html() if view else ""
 
 
@@ -128,7 +128,7 @@ def page(folder: AnyPath, summary: dict[str, Any]) -> str:
 
 
 def _page(context: Context) -> str:
-    folder, summary = context.folder, context.summary
+    summary = context.summary
     sections = [
         _totals(context),
         _quarantine(context),
@@ -143,10 +143,10 @@ def _page(context: Context) -> str:
         _cost(context),
     ]
     causal, *others = [
-        (one, f" {context.rows.link(one.total, True, 'Rows')}" if summary.get(one.total) else "")
-        for one in verdicts(summary, timed=bool(rows_of(folder, "times", 1)))
+        (one, f" {context.link(one.total, True, 'Rows')}" if summary.get(one.total) else "")
+        for one in verdicts(summary, timed=bool(context.first("times", 1)))
     ]
-    body = "".join(sections) + context.rows.html()
+    body = "".join(sections) + context.html()
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>What happened</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -164,9 +164,8 @@ def _totals(context: Context) -> str:
     tables = ""
     for title, names in groups.items():
         there = {name: summary[name] for name in names if name in summary}
-        rows = (
-            (escape(name), context.rows.link(name, value, _number(value))) for name, value in there.items()
-        )
+        links = (context.link(name, value, _number(value)) for name, value in there.items())
+        rows = zip(map(escape, there), links, strict=True)
         if there:
             tables += f"<section><h3>{title}</h3>{numbers(rows)}</section>"
     return f'<h2>Totals</h2><div class="totals">{tables}</div>'
@@ -179,7 +178,7 @@ def _number(value: Any) -> str:
 
 
 def _quarantine(context: Context) -> str:
-    rows = rows_of(context.folder, "quarantine", MOST_QUARANTINED)
+    rows = context.first("quarantine", MOST_QUARANTINED)
     if not rows:
         return ""
     body = "".join(
@@ -189,7 +188,7 @@ def _quarantine(context: Context) -> str:
     more = f" The first {len(rows)} reasons." if len(rows) == MOST_QUARANTINED else ""
     return (
         f'<h2>Quarantine</h2><p class="aside">{rows_were(context.summary["quarantined"])} no part of a '
-        f"computation.{more} Table: {context.rows.table('quarantine')}.</p>"
+        f"computation.{more} Table: {context.table('quarantine')}.</p>"
         f"<table><tr><th>computation</th><th>reason</th></tr>{body}</table>"
     )
 
@@ -231,11 +230,11 @@ def _window(context: Context, window: Window, *, first: bool) -> str:
         f"Levels {window.levels[0]:,} to {window.levels[1]:,}: {why}{within(window.computation)}."
         f"{context.look('Look closer', window.computation, levels=window.levels)}"
     )
-    space_time = pictured(window.space_time, f"{caption} Table: {context.rows.table('stamps')}.")
+    space_time = pictured(window.space_time, f"{caption} Table: {context.table('stamps')}.")
     hasse = pictured(
         window.hasse,
         "Immediate predecessors among the relevant events; all are, where none is marked. "
-        f"Table: {context.rows.table('predecessors')}.",
+        f"Table: {context.table('predecessors')}.",
     )
     spans = pictured(window.spans, "The request with most spans, as their own clocks have them.")
     opened = " open" if first else ""
@@ -250,10 +249,9 @@ def _window(context: Context, window: Window, *, first: bool) -> str:
 
 def _dependencies(context: Context) -> str:
     """Which service called which, over all computations."""
-    folder = context.folder
-    if not rows_of(folder, "dependencies", 1):
+    if not context.first("dependencies", 1):
         return ""
-    table = arrow_dataset(folder / "dependencies").head(MOST_MEASURES)
+    table = arrow_dataset(context.folder / "dependencies").head(MOST_MEASURES)
     sums = service_calls(table)
     picture, left_out = _busiest({(row["caller"], row["callee"]): row["calls_sum"] for row in sums})
     more = f" The first {MOST_LINKS} of {len(sums):,} are listed." if len(sums) > MOST_LINKS else ""
@@ -263,11 +261,10 @@ def _dependencies(context: Context) -> str:
 
 
 def _traffic(context: Context) -> str:
-    folder = context.folder
-    computation = _largest(folder, "messages")
+    computation = _largest(context.folder, "messages")
     if computation is None:
         return _influence(context)
-    rows = _measure(folder, "messages", computation).to_pylist()
+    rows = _measure(context.folder, "messages", computation).to_pylist()
     counts = {(row["process"], row["other"]): row["value"] for row in rows}
     picture, left_out = _busiest(counts)
     caption = f"Messages delivered, from the row's process to the column's{within(computation)}.{left_out}"
@@ -276,8 +273,7 @@ def _traffic(context: Context) -> str:
 
 def _influence(context: Context) -> str:
     """Without messages, the recorded causes say who acted upon whom: services that call one another."""
-    folder = context.folder
-    data = arrow_dataset(folder / "predecessors")
+    data = arrow_dataset(context.folder / "predecessors")
     across = pc.field("process") != pc.field("cause_process")
     edges = data.head(MOST_MEASURES, columns=["cause_process", "process"], filter=across)
     if not edges.num_rows:
@@ -305,12 +301,11 @@ def _busiest(counts: dict[tuple[str, str], float]) -> tuple[str, str]:
 
 
 def _width(context: Context) -> str:
-    folder = context.folder
-    computation = _largest(folder, "depth")
+    computation = _largest(context.folder, "depth")
     if computation is None:
         return ""
-    (depth,) = _measure(folder, "depth", computation)["value"].to_pylist()
-    values = _measure(folder, "width", computation).sort_by("at")["value"].to_pylist()
+    (depth,) = _measure(context.folder, "depth", computation)["value"].to_pylist()
+    values = _measure(context.folder, "width", computation).sort_by("at")["value"].to_pylist()
     picture = line(values, "level", ("1", f"{depth:,.0f}"))
     caption = (
         "Events per level: they are concurrent. The level of an event is the length of the longest chain of "
@@ -320,14 +315,13 @@ def _width(context: Context) -> str:
 
 
 def _latency(context: Context) -> str:
-    folder = context.folder
-    computation = _largest(folder, "latency_mean")
+    computation = _largest(context.folder, "latency_mean")
     if computation is None:
         return ""
     mean, least = (
         {f"{row['process']} → {row['other']}": row["value"] for row in table.to_pylist()}
         for name in ("latency_mean", "latency_min")
-        for table in [_measure(folder, name, computation).sort_by([("value", "descending")])]
+        for table in [_measure(context.folder, name, computation).sort_by([("value", "descending")])]
     )
     slowest = list(mean.items())[:12]
     rows = [Bar(pair, value, duration(value), least.get(pair)) for pair, value in slowest]
@@ -336,8 +330,8 @@ def _latency(context: Context) -> str:
 
 
 def _skew(context: Context) -> str:
-    folder, summary = context.folder, context.summary
-    rows = [row for row in rows_of(folder, "skew", 2000) if row["clock_offset"]]
+    summary = context.summary
+    rows = [row for row in context.first("skew", 2000) if row["clock_offset"]]
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     if not rows and not before:
         return ""
@@ -371,13 +365,13 @@ def _cost(context: Context) -> str:
     return (
         f'<h2>What causal order would have cost</h2>{units}<p class="aside">'
         f"Units, or numbers of a vector or matrix, per transmission, on average{of}. "
-        f"Table: {context.rows.table('necessary')}.</p>"
+        f"Table: {context.table('necessary')}.</p>"
     )
 
 
 def _figure(context: Context, title: str, picture: str, caption: str, table: str, measure: str = "") -> str:
     """A picture and the table that it was drawn from; of `measures`, the rows of one measure."""
-    rows = context.rows.table(table, "measure", measure) if measure else context.rows.table(table)
+    rows = context.table(table, "measure", measure) if measure else context.table(table)
     return f"<h2>{title}</h2>{pictured(picture, f'{caption} Table: {rows}.')}"
 
 
@@ -391,11 +385,11 @@ def witnesses(context: Context) -> str:
     count = context.summary["causal_violations"]
     if not count:
         return ""
-    rows = rows_of(context.folder, "violations", WITNESSES_READ, pc.field("order_name") == "causal")
+    rows = context.first("violations", WITNESSES_READ, pc.field("order_name") == "causal")
     chosen = _of_many_shapes(rows)[:MOST_WITNESSES]
     return (
         f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {count:,}; all are in '
-        f"{context.rows.table('violations')}. Arrows are messages and what a process did next; a ring marks "
+        f"{context.table('violations')}. Arrows are messages and what a process did next; a ring marks "
         f"the delivery that came too early.</p>{''.join(_witness(context, row) for row in chosen)}"
     )
 
@@ -448,7 +442,7 @@ def lost_causes(context: Context) -> str:
     count = context.summary["lost_causes"]
     if not count:
         return ""
-    rows = rows_of(context.folder, "lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
+    rows = context.first("lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
     items = "".join(
         f"<li>{escape(row['process'])} delivered {escape(row['delivered'])} (event {row['delivered_seq']}) "
         f"and never {escape(row['lost'])}, which was sent to it causally earlier"
@@ -458,5 +452,5 @@ def lost_causes(context: Context) -> str:
     )
     return (
         f'<h2>Lost causes</h2><p class="aside">{len(rows)} of {count:,}; all are in '
-        f"{context.rows.table('lost_causes')}.</p><ul>{items}</ul>"
+        f"{context.table('lost_causes')}.</p><ul>{items}</ul>"
     )

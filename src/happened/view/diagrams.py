@@ -89,9 +89,8 @@ def timeline(prepared: Prepared, standalone: str = "") -> str:
     long = max(max(end for _, end in times) - begin, 1)
     names = [_name(prepared, rows.first[k]) for k, _ in shown]
     texts = [cut(name, LONGEST_SPAN) for name in names]
-    left = LEFT + max(
-        INDENT * deep + LETTER * len(text) for text, (_, deep) in zip(texts, shown, strict=True)
-    )
+    widths = (INDENT * deep + LETTER * len(text) for text, (_, deep) in zip(texts, shown, strict=True))
+    left = LEFT + max(widths)
     parts = [_axis(left, long, len(shown))]
     for at, ((_, deep), (start, end), name, text) in enumerate(zip(shown, times, names, texts, strict=True)):
         y, took = TOP + ROW * at, duration(end - start)

@@ -201,10 +201,8 @@ def logical_axis(c: Computation) -> Ints:
     causes = place[np.concatenate([c.causes, source[sent]])].astype(np.int64)
     effects = place[np.concatenate([np.repeat(np.arange(c.events), np.diff(c.cause_offsets)), sent])]
     process, none = c.process[c.chain], np.full(c.events, -1, np.int64)
-    begins = np.array([0, c.processes], np.int64)
-    order, position = linearize(
-        begins, c.chain_offsets, process, none, *_by_effect(effects, causes, c.events)
-    )
+    begins, edges = np.array([0, c.processes], np.int64), _by_effect(effects, causes, c.events)
+    order, position = linearize(begins, c.chain_offsets, process, none, *edges)
     if order.size < c.events:
         return levels_of(c)
     offsets, edges = _by_effect(position[effects], position[causes], c.events)

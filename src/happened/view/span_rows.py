@@ -71,10 +71,10 @@ def span_rows(c: Computation, table: pa.Table, events: Ints) -> SpanRows:
         rows.start.append(time)
         end = told.get("end") or ""
         rows.end.append(int(end) if end.lstrip("-").isdigit() and len(end) < 20 else None)
-        named = by_id.get((trace, told.get("parent", "")))
-        rows.parent.append(
-            _parent(c, e, of_event, "parent" in told.get("edge", "")) if named is None else named
-        )
+        parent = by_id.get((trace, told.get("parent", "")))
+        if parent is None:
+            parent = _parent(c, e, of_event, "parent" in told.get("edge", ""))
+        rows.parent.append(parent)
         by_id.setdefault((trace, span), at)
     return rows
 

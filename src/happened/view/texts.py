@@ -99,10 +99,8 @@ def listed_texts(column: pa.Array | pa.ChunkedArray, most: int | None = None) ->
 
 def _joined(values: Sequence[Any], most: int | None) -> str:
     """The members of a list, or the entries of a map, with commas between them."""
-    shown = ", ".join(
-        f"{each[0]}: {each[1]}" if isinstance(each, tuple) else str(each) for each in values[:most]
-    )
-    return shown if most is None or len(values) <= most else f"{shown}, …"
+    shown = [f"{each[0]}: {each[1]}" if isinstance(each, tuple) else str(each) for each in values[:most]]
+    return ", ".join(shown if most is None or len(values) <= most else [*shown, "…"])
 
 
 def attribute_numbers(column: pa.ChunkedArray, extra: Sequence[dict[str, str]], texts: Texts) -> Ints:

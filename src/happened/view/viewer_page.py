@@ -53,9 +53,7 @@ def _hash(text: str) -> str:
 
 def html(about: Mapping[str, Any], scenes: Sequence[str] = (), connect: str = "'none'") -> str:
     """The page. `about` says what there is to see; `scenes` are packed, as base64."""
-    blocks = "".join(
-        f'<script type="text/plain" id="scene-{n}">{text}</script>\n' for n, text in enumerate(scenes)
-    )
+    blocks = (f'<script type="text/plain" id="scene-{n}">{text}</script>\n' for n, text in enumerate(scenes))
     told = json.dumps(about).replace("<", "\\u003c")  # it cannot end the script element
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -63,5 +61,5 @@ def html(about: Mapping[str, Any], scenes: Sequence[str] = (), connect: str = "'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(str(about['title']))}</title><style>{style()}</style></head>\n"
         f'{_asset("frame.html")}<script type="application/json" id="about">{told}</script>\n'
-        f"{blocks}<script>{script()}</script>\n</body></html>\n"
+        f"{''.join(blocks)}<script>{script()}</script>\n</body></html>\n"
     )

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from ...core.errors import LocalProtocolError
-from ...core.exit_codes import ExitCode
 from ...net import LinkChange, Message, Node, Pending, Plaintext, identity
 from ...net.transport import Guard, Transport
 from ...ordering import DEFAULT, protocols
@@ -65,7 +64,7 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--protocol", choices=causal, default=DEFAULT)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     peers = dict(_peer(text, arguments.nats) for text in arguments.peer)
     if arguments.name in peers:
         raise LocalProtocolError(f"--peer {arguments.name}: that is your own name; name the others")
@@ -78,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     journal = arguments.journal
     file = None if journal is None else journal.with_name(f"{journal.name}.lines")
-    return asyncio.run(_chat(node, sorted(peers), Lines(arguments.name, file)))
+    asyncio.run(_chat(node, sorted(peers), Lines(arguments.name, file)))
 
 
 def _peer(text: str, nats: str | None) -> tuple[str, str]:
@@ -129,7 +128,7 @@ class Door(logging.Handler):
             note(printable(f"({record.getMessage().removeprefix(f'{self._node.name}: ')})"))
 
 
-async def _chat(node: Node, peers: list[str], lines: Lines) -> int:
+async def _chat(node: Node, peers: list[str], lines: Lines) -> None:
     logging.getLogger("happened").addHandler(Door(node))
     async with node:
         lines.load(node.delivered)
@@ -143,7 +142,6 @@ async def _chat(node: Node, peers: list[str], lines: Lines) -> int:
             for task in await until_one_ends(said, _hear(node, lines), _tell_held(node)):
                 task.result()
             await _leave(node, lines)
-    return ExitCode.HOLDS
 
 
 async def _leave(node: Node, lines: Lines) -> None:
@@ -164,10 +162,9 @@ async def _leave(node: Node, lines: Lines) -> None:
 def _waits_for(node: Node) -> list[str]:
     """The peers that have not received everything and are disconnected; or the broker has not confirmed
     yet."""
-    peers, over_broker = node.stats()["peers"], not node.transport.acknowledges_for_peers
-    return [
-        name for name, peer in peers.items() if peer["outbox_frames"] and (over_broker or not peer["calling"])
-    ]
+    over_broker = not node.transport.acknowledges_for_peers
+    unsent = ((name, peer) for name, peer in node.stats()["peers"].items() if peer["outbox_frames"])
+    return [name for name, peer in unsent if over_broker or not peer["calling"]]
 
 
 def is_a_terminal() -> bool:
