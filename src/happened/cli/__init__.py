@@ -108,7 +108,9 @@ def _parser(argv: Sequence[str]) -> Parser:
     elif given in COMMANDS:
         add_modules(subparsers, {given: COMMANDS[given]})
     elif given is not None:
-        parser.error(f"invalid choice: {given!r}; {_hint(given)}the verbs are: {', '.join(COMMANDS)}")
+        forms = [f"{verb} {given}" for verb, command in COMMANDS.items() if given in command.forms]
+        hint = f"did you mean {' or '.join(forms)}? " if forms else meant(given, COMMANDS)
+        parser.error(f"invalid choice: {given!r}; {hint}the verbs are: {', '.join(COMMANDS)}")
     return parser
 
 
@@ -127,12 +129,6 @@ def _overview() -> str:
             title = group if name == next(iter(commands)) else ""
             lines.append(f"{title:<9}{name:<10}{command.help}")
     return "\n".join(lines)
-
-
-def _hint(given: str) -> str:
-    """Suggestions for a misspelt verb or form."""
-    forms = [f"{verb} {given}" for verb, command in COMMANDS.items() if given in command.forms]
-    return f"did you mean {' or '.join(forms)}? " if forms else meant(given, COMMANDS)
 
 
 def _refuse(reason: str) -> ExitCode:

@@ -114,25 +114,20 @@ def _report(advice: Advice) -> Iterator[str]:
     if not found["messages"]:
         yield "nothing to advise on: the trace has no send with a destination"
         return
-    yield (
-        f"{found['messages']:,} messages to {found['copies']:,} destinations in {found['computations']:,} "
-        f"computation{'s' if found['computations'] > 1 else ''} of up to {found['processes']:,} processes"
-    )
-    yield ""
+    where = f"computation{'s' if found['computations'] > 1 else ''} of up to {found['processes']:,} processes"
+    sent = f"{found['messages']:,} messages to {found['copies']:,} destinations"
+    yield f"{sent} in {found['computations']:,} {where}\n"
     for assumption in advice.assumptions:
         yield f"  {assumption.name:<17} {'holds ' if assumption.holds else 'BROKEN'}  {assumption.found}"
     yield ""
-    for said in advice.notes:
-        yield f"note: {said}"
+    yield from (f"note: {said}" for said in advice.notes)
     if advice.notes:
         yield ""
     yield from _table(advice.findings)
     if advice.trackers:
-        yield ""
         yield from _tracker_table(advice.trackers)
     if advice.optimality is not None:
-        yield ""
-        yield _optimality(advice.optimality)
+        yield f"\n{_optimality(advice.optimality)}"
 
 
 COLUMNS = ("promises", "entries", "bytes", "model bytes", "added msgs", "delay", "delayed", "held at end")
@@ -152,8 +147,11 @@ def _table(findings: list[Finding]) -> Iterator[str]:
             rows.append((finding.protocol, f"not applicable: {finding.not_applicable}"))
             continue
         sizes = (finding.entries, finding.control_bytes, finding.model_bytes, finding.added)
-        counts = (f"{finding.delayed:,}", f"{finding.held_at_end:,}")
-        rows.append((finding.protocol, [finding.order, *map(figure, sizes), _delay(finding), *counts]))
+        delay = f"{figure(finding.added_events)} ev"
+        if finding.added_delay is not None:
+            delay = f"{figure(finding.added_delay * 1e3)} ms"
+        counts = (delay, f"{finding.delayed:,}", f"{finding.held_at_end:,}")
+        rows.append((finding.protocol, [finding.order, *map(figure, sizes), *counts]))
     yield from table(COLUMNS, rows)
     yield f"\n{LEGEND}"
 
@@ -163,7 +161,7 @@ TRACKER_COLUMNS = ("entries", "max", "bits", "model bits", "null events", "tells
 
 def _tracker_table(findings: list[TrackerFinding]) -> Iterator[str]:
     events = max(found.relevant_events or 0 for found in findings)
-    yield f"trackers on {events:,} relevant events, per message and destination; null events in all"
+    yield f"\ntrackers on {events:,} relevant events, per message and destination; null events in all"
     rows: list[tuple[str, str | list[str]]] = []
     for found in findings:
         if found.not_applicable is not None:
@@ -173,12 +171,6 @@ def _tracker_table(findings: list[TrackerFinding]) -> Iterator[str]:
         cells = [*sizes, figure(found.model_bits), f"{found.null_events:,}", found.tells]
         rows.append((found.tracker, cells))
     yield from table(TRACKER_COLUMNS, rows)
-
-
-def _delay(finding: Finding) -> str:
-    if finding.added_delay is None:
-        return f"{figure(finding.added_events)} ev"
-    return f"{figure(finding.added_delay * 1e3)} ms"
 
 
 def _optimality(found: Optimality) -> str:

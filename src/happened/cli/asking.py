@@ -146,28 +146,22 @@ def _why(answer: ask.Why) -> Iterator[str]:
     clock = Clock(told)
     yield f"{answer.event}  {clock.at(answer.event)}".rstrip()
     if answer.is_arrival:
-        yield _arrival(answer)
+        fate = (
+            f"by {printable(answer.delivery.id)}; ask for that" if answer.delivery else "and this one was not"
+        )
+        yield f"its send is no cause of it: a message takes effect when it is delivered, {fate}"
     if not answer.causes:
         yield "nothing happened before it"
         return
     yield from _tree(answer.causes, clock, "")
     if answer.cut:
         yield "… and more, which are left out"
-    yield ""
     if not answer.late:
-        yield "why so late: it has no time"
+        yield "\nwhy so late: it has no time"
         return
     first, last = answer.late[0].event, answer.late[-1].event
-    yield f"why so late: {duration((last.time or 0) - (first.time or 0))} since {printable(first.id)}"
+    yield f"\nwhy so late: {duration((last.time or 0) - (first.time or 0))} since {printable(first.id)}"
     yield from chain_lines(answer.late)
-
-
-def _arrival(answer: ask.Why) -> str:
-    """Why a receive has no causes: its message takes effect only when it is delivered."""
-    reason = "its send is no cause of it: a message takes effect when it is delivered"
-    if answer.delivery is None:
-        return f"{reason}, and this one was not"
-    return f"{reason}, by {printable(answer.delivery.id)}; ask for that"
 
 
 def _every(causes: tuple[ask.Cause, ...]) -> Iterator[ask.Cause]:
@@ -256,8 +250,7 @@ def _influences(answer: ask.Influences, limit: int) -> Iterator[str]:
     verb = "influenced it" if answer.direction == "past" else "it influenced"
     yield f"{name} ({answer.root}): {len(answer.others):,} of {others:,} other requests {verb}"
     for other in answer.others[:limit]:
-        yield ""
-        yield f"{printable(other.request)} ({other.root}), with {other.events:,} of its events:"
+        yield f"\n{printable(other.request)} ({other.root}), with {other.events:,} of its events:"
         yield from chain_lines(other.chain)
     if len(answer.others) > limit:
         yield f"\n… and {len(answer.others) - limit:,} more; --limit shows them"
@@ -296,8 +289,7 @@ def _critical(answer: ask.CriticalPath) -> Iterator[str]:
         yield f"the slowest is {name}:"
     else:
         yield f"{name} took {duration(slowest.took)}:"
-    yield from _segments(slowest.segments)
-    yield ""
+    yield from (*_segments(slowest.segments), "")
     yield from _shares(answer.shares, sum(answer.took), requests)
     if answer.untimed:
         yield f"{answer.untimed:,} requests have no two events with a time, and are left out"
@@ -402,8 +394,7 @@ def _named(value: Any) -> str | None:
 def _life(life: UnitLife) -> Iterator[str]:
     x = life.unit.destination
     fate = f"delivered there at {life.delivery.id}" if life.delivery is not None else "never delivered there"
-    yield f"{life.unit.message} was sent to {x} at {life.send.id}, and {fate}"
-    yield ""
+    yield f"{life.unit.message} was sent to {x} at {life.send.id}, and {fate}\n"
     yield "who had to know that it may not have been delivered yet"
     for stretch in life.stretches:
         yield f"  {stretch.process:<16} from {stretch.first}"
@@ -416,6 +407,5 @@ def _life(life: UnitLife) -> Iterator[str]:
             else f"knows of {stretch.by.message}, sent later to {x} ({stretch.by.id}), which waits for it"
         )
         yield f"  {'':<16} until {stretch.end}: {stretch.rule}, it {why}"
-    yield ""
-    yield f"which copies had to carry it: {len(life.edges)}"
+    yield f"\nwhich copies had to carry it: {len(life.edges)}"
     yield from (f"  {edge.message} to {edge.destination}  (sent at {edge.send.id})" for edge in life.edges)

@@ -66,9 +66,7 @@ def _report(checked: Checked, needed: Necessary | None, audit: Audit | None) -> 
     judgement, d = checked.judgement, checked.deliveries
     yield judgement.sentence
     for witness in judgement.witnesses[:1]:
-        yield ""
-        yield from (f"  {line}" for line in str(witness).splitlines())
-        yield ""
+        yield from ("", *(f"  {line}" for line in str(witness).splitlines()), "")
     for name in ("events", "processes", "messages", "deliveries"):
         yield f"  {name:<12} {getattr(d, name):>12,}"
     for name in ("lost", "duplicated", "misdelivered", "never_sent"):
@@ -78,8 +76,7 @@ def _report(checked: Checked, needed: Necessary | None, audit: Audit | None) -> 
         if count := checked.totals.get(name, 0):
             yield f"  {name.replace('_', ' '):<14} {count:>10,}"
     if needed is not None and audit is not None:
-        yield ""
-        yield from _necessary_report(needed, audit)
+        yield from ("", *_necessary_report(needed, audit))
 
 
 def _necessary_report(needed: Necessary, audit: Audit) -> Iterator[str]:

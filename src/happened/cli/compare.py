@@ -12,11 +12,11 @@ need FIFO links get them; `happened help protocols` lists them.
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..core.exit_codes import ExitCode
 from ..experiments.compare import MEASURES, SCHEMA, Comparison, Summary, compare, summarise
-from ..experiments.runs import Estimate, write_rows
+from ..experiments.runs import write_rows
 from ..experiments.trackers import Row, Study, is_fifo, study
 from ..ordering import protocols
 from ..report.chart import Curve, Point, draw
@@ -107,18 +107,13 @@ def _lines(summaries: Sequence[Summary], *, several: bool) -> Iterator[str]:
                 rows.append((summary.protocol, f"not applicable: {summary.not_applicable}"))
                 continue
             found = (summary.estimates.get(measure.name) for measure in MEASURES)
-            rows.append((summary.protocol, [_cell(each, several) for each in found]))
+            cells = [figure(each and each.mean, each.error if each and several else None) for each in found]
+            rows.append((summary.protocol, cells))  # with one run there is no interval
             if summary.undelivered:
                 rows.append(("", f"{summary.undelivered:,} messages were never delivered"))
         yield from (*table([measure.title for measure in MEASURES], rows), "")
     for measure in MEASURES:
         yield f"{measure.title:<12} {measure.meaning}"
-
-
-def _cell(estimate: Estimate | None, several: bool) -> str:
-    if estimate is None:
-        return figure(None)
-    return figure(estimate.mean, estimate.error if several else None)  # with one run there is no interval
 
 
 def _plot(summaries: Sequence[Summary], out: Path) -> None:
@@ -186,12 +181,15 @@ def compare_trackers(arguments: argparse.Namespace) -> None:
             seeds=arguments.seeds,
             seed=arguments.seed,
         )
-    drawings = {measure: _drawing(settings, measure) for measure in UNITS}
+    pattern = settings.pattern.replace(":", "-")
+    drawings = {measure: f"{pattern}-{measure.replace('_', '-')}.svg" for measure in UNITS}
     refuse_earlier(arguments.out, drawings.values(), force=arguments.force)
     runs = len(names) * len(processes) * settings.seeds
     with progress("tracking", runs, "computations") as bar:
         rows = study(settings, names, list(processes), bar.update)
-    document = {"study": settings, "rows": [_tracker_as_json(row) for row in rows]}
+    names = ("protocol", "processes", "fifo")
+    told = [{name: getattr(row, name) for name in names} | row.measures for row in rows]
+    document = {"study": settings, "rows": told}
     print_answer(arguments, lambda: document, _tracker_lines(settings, rows))
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
@@ -201,16 +199,6 @@ def compare_trackers(arguments: argparse.Namespace) -> None:
                 points.setdefault(row.protocol, []).append(Point(row.processes, *row.measures[measure]))
             title = f"{UNITS[measure]}: {settings.pattern}, {settings.relevant:g} relevant"
             _draw(title, points, arguments.out / drawing)
-
-
-def _drawing(settings: Study, measure: str) -> str:
-    return f"{settings.pattern.replace(':', '-')}-{measure.replace('_', '-')}.svg"
-
-
-def _tracker_as_json(row: Row) -> dict[str, Any]:
-    told = row._asdict()
-    measures = told.pop("measures")
-    return told | measures
 
 
 def _tracker_lines(settings: Study, rows: list[Row]) -> Iterator[str]:

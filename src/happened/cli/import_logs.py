@@ -100,8 +100,12 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> None:
         else:
             with progress("importing", total=len(files), unit="files") as bar:
                 done = import_files(files, arguments.out, **common, progress=bar.update)
-    for line in _leftovers(done):
-        note(line)
+    for remark in done.summary["remarks"]:
+        note(remark)
+    for each in done.quarantined[:SHOWN]:
+        note(f"{each}{f' | {each.text}' if each.text else ''}")
+    if done.summary["quarantined"] > SHOWN:
+        note(f"… and {done.summary['quarantined'] - SHOWN:,} more, in the quarantine")
     print_answer(arguments, lambda: done.summary, _report(done.summary, arguments.out))
 
 
@@ -167,11 +171,3 @@ def _report(summary: dict[str, Any], out: AnyPath) -> Iterator[str]:
     for name, count in summary["facts"].items():
         yield f"{name.replace('_', ' '):<14} {count:>12,}"
     yield f"\nimported to {out}"
-
-
-def _leftovers(done: Import) -> Iterator[str]:
-    yield from done.summary["remarks"]
-    for each in done.quarantined[:SHOWN]:
-        yield f"{each}{f' | {each.text}' if each.text else ''}"
-    if done.summary["quarantined"] > SHOWN:
-        yield f"… and {done.summary['quarantined'] - SHOWN:,} more, in the quarantine"

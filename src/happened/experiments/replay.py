@@ -255,10 +255,8 @@ class Replay:
             self._left.add(slot)
         if first_hand:
             self.carried[slot] = units
-        self._route(slot, send, recorded=first_hand or (message >= 0 and not self._relays_at_once))
-
-    def _route(self, slot: Slot, send: Send[Any], *, recorded: bool) -> None:
-        if not recorded or slot in self._arrived:
+        is_recorded = first_hand or (message >= 0 and not self._relays_at_once)
+        if not is_recorded or slot in self._arrived:
             self._at_once.append(send)
         elif self._to_come[slot]:
             self._on_its_way.setdefault(slot, []).append(send.message)

@@ -174,13 +174,11 @@ def _marks(lines: Sequence[Curve], x: _Scale, y: _Scale) -> Iterator[str]:
                 f'<path class="whisker" stroke="{colour}" d="M{at - 2.5:.1f} {high:.1f}h5M{at:.1f} {high:.1f}'
                 f'V{low:.1f}m-2.5 0h5"/>'
             )
-        told = f"<title>{escape(_told(lines[number].name, point))}</title>"
-        yield f'<path class="mark" fill="{colour}" d="{_mark(number, at, height)}">{told}</path>'
-
-
-def _told(name: str, point: Point) -> str:
-    spread_of = f" ± {point.error:.4g}" if point.error else ""
-    return f"{name}, {point.x:g}: {point.y:.4g}{spread_of}"
+        told = f"{lines[number].name}, {point.x:g}: {point.y:.4g}" + (
+            f" ± {point.error:.4g}" if whisker else ""
+        )
+        shape = f'fill="{colour}" d="{_mark(number, at, height)}"'
+        yield f'<path class="mark" {shape}><title>{escape(told)}</title></path>'
 
 
 def _colour(number: int) -> str:
@@ -314,7 +312,9 @@ def spread(heights: Sequence[float], apart: float, top: float, bottom: float) ->
     for k in order:
         blocks.append((heights[k], 1))
         while True:
-            blocks[-1] = _within(*blocks[-1], apart, top, bottom)
+            middle, many = blocks[-1]
+            half = (many - 1) / 2 * apart
+            blocks[-1] = max(top + half, min(bottom - half, middle)), many
             if len(blocks) < 2:
                 break
             (first, m), (second, n) = blocks[-2:]
@@ -327,8 +327,3 @@ def spread(heights: Sequence[float], apart: float, top: float, bottom: float) ->
         for place in range(many):
             placed[next(names)] = middle + (place - (many - 1) / 2) * apart
     return placed
-
-
-def _within(middle: float, many: int, apart: float, top: float, bottom: float) -> tuple[float, int]:
-    half = (many - 1) / 2 * apart
-    return max(top + half, min(bottom - half, middle)), many

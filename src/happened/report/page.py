@@ -417,7 +417,8 @@ def _witness(context: Context, row: dict[str, Any]) -> str:
     marks = []
     for level, (process, kind, message) in enumerate(steps, 1):
         label = clipped(f"{kind}\n{message}".strip(), 13)
-        marks.append(Mark(process, level, _kind(kind), label, message, fault=level == early + 1))
+        drawn = KINDS.index(kind if kind in KINDS else "internal")  # which those are that were left out
+        marks.append(Mark(process, level, drawn, label, message, fault=level == early + 1))
     arrows = [Arrow(i, i + 1) for i in range(early - 1)]
     if path:
         arrows += [Arrow(early - 1, early, fault=True), Arrow(0, early + 1)]
@@ -431,11 +432,6 @@ def _witness(context: Context, row: dict[str, Any]) -> str:
     title = f"A delivery of {row['early']} that came too early"
     picture = space_time(title, marks, arrows, across=STEP, down=LANE, kind="witness")
     return pictured(picture, f"{caption}.{looked}")
-
-
-def _kind(name: str) -> int:
-    """How an event is drawn; those that were left out, as internal events."""
-    return KINDS.index(name if name in KINDS else "internal")
 
 
 def lost_causes(context: Context) -> str:

@@ -333,9 +333,8 @@ class _PageHandler(BaseHTTPRequestHandler):
         # A page is opened by its address; its script sends the token in a header, which no form can.
         token = query.get("token") if asked.path == "/" else self.headers.get("X-Happened-Token")
         if not hmac.compare_digest((token or "").encode(), self.server.token.encode()):
-            raise _HttpRefusal(
-                HTTPStatus.FORBIDDEN, "the token is missing or another one; use the address printed"
-            )
+            reason = "the token is missing or another one; use the address printed"
+            raise _HttpRefusal(HTTPStatus.FORBIDDEN, reason)
         return self.server.answers[asked.path](query)
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:

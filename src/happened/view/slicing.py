@@ -98,15 +98,17 @@ def slice_table(prepared: Prepared, kept: Ints) -> pa.Table:
     told = prepared.table.take(pa.array(c.row[chained])).to_pylist(maps_as_pydicts="strict")
     # Without any delivery, arrivals would stand in for deliveries; where there were some they do not.
     arrivals_only = bool((c.kind == DELIVER).any()) and not bool((c.kind[chained] == DELIVER).any())
-    rows = []
+    outside, rows = set(np.flatnonzero(~kept).tolist()), []
     for e, row in zip(chained.tolist(), told, strict=True):
         named = c.event(e).id
         row |= {"seq": int(number[e]), "causes": causes.get(e), "clock": None}
         if int(number[e]) != int(c.seq[e]):
             row["attributes"] = {"original": named} | (row["attributes"] or {})
         if row["kind"] == "send":
-            row["to"] = _addressed(c, e, kept)
-        elif row["message"] is not None and (arrivals_only or _sent_outside(c, e, kept)):
+            slots = slice(*c.dest_offsets[c.message[e] : c.message[e] + 2])
+            left = (c.slot_delivery[slots] < 0) | kept[c.slot_delivery[slots]]
+            row["to"] = [c.process_names[to] for to in c.slot_dest[slots][left]]
+        elif row["message"] is not None and (arrivals_only or c.send[c.message[e]] in outside):
             row["attributes"] = {row["kind"]: row["message"]} | (row["attributes"] or {})
             row["label"] = row["label"] or f"{row['kind']} {row['message']}"
             row |= {"kind": "internal", "message": None}
@@ -125,18 +127,6 @@ def _causes(prepared: Prepared, kept: Ints, number: Ints) -> dict[int, list[dict
         named = {"process": c.process_names[c.process[cause]], "seq": int(number[cause])}
         found.setdefault(effect, []).append(named)
     return found
-
-
-def _addressed(c: Computation, send: int, kept: Ints) -> list[str]:
-    slots = slice(*c.dest_offsets[c.message[send] : c.message[send] + 2])
-    deliveries = c.slot_delivery[slots]
-    left = (deliveries < 0) | kept[deliveries]
-    return [c.process_names[to] for to in c.slot_dest[slots][left]]
-
-
-def _sent_outside(c: Computation, e: int, kept: Ints) -> bool:
-    send = int(c.send[c.message[e]])
-    return send >= 0 and not kept[send]
 
 
 def sliced(computations: Sequence[Prepared], of: Slice) -> list[Prepared]:
