@@ -90,8 +90,7 @@ def _resolved(path: "AnyPath") -> "AnyPath":
 
 
 def _is_result(entry: "AnyPath", traces: bool) -> bool:
-    """Whether it is a file of RESULTS, or a directory with nothing but Parquet in it; with `traces`, also an
-    import's."""
+    """Whether it is one of RESULTS, or a directory of Parquet alone; with `traces`, also an import's."""
     if entry.name in TRACES:
         return traces
     if entry.is_file():

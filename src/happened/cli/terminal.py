@@ -50,8 +50,7 @@ def saying() -> Iterator[Callable[[str], None]]:
 
 
 def plain(value: Any, known: Callable[[Any], Any] = lambda value: None) -> Any:
-    """A value as JSON has it: named tuples and dataclasses become objects, and those that `known` returns
-    something for become that."""
+    """A value as JSON has it: objects for named tuples and dataclasses; for others, what `known` returns."""
     if (found := known(value)) is not None:
         return found
     if is_dataclass(value):

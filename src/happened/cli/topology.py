@@ -107,8 +107,7 @@ def show(arguments: argparse.Namespace) -> None:
 
 
 def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparator]":
-    """Where routers filter: first the separators known from the graph, with the reasons, then cuts by routes
-    alone."""
+    """Where routers filter: the separators known from the graph, with reasons, then cuts by routes alone."""
     from ..topology import reasons
 
     left = {frozenset(separator.members): separator for separator in routes.filters}

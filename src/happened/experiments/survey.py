@@ -127,8 +127,7 @@ def _share(count: int, messages: int) -> str:
 
 
 def casts(counts: Counts) -> frozenset[str]:
-    """The casts (unicast, multicast, broadcast) of which a protocol must offer one to carry these
-    messages."""
+    """The casts of which a protocol must offer one to carry these messages."""
     found = {
         cast
         for cast, count in (("unicast", counts["unicasts"]), ("broadcast", counts["broadcasts"]))

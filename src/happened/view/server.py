@@ -66,8 +66,7 @@ class Windows:
         return len(self._up_to) - 1
 
     def window(self, low: int, high: int) -> bytes:
-        """The scene of these levels with a margin on either side; if that is too much, of the levels in
-        their middle."""
+        """The scene of these levels and a margin; if that is too much, of the levels in their middle."""
         if self.prepared.c.events <= MOST_EVENTS:
             return scene(self.prepared)
         low, high = self._bounded(low, high)
@@ -166,8 +165,7 @@ class Followed:
             return self._viewed.about(MOST_COMPUTATIONS, notes)
 
     def windows(self, computation: int) -> Windows:
-        """The windows of the computation with this number in `about`; of the first if there is no such
-        number."""
+        """The windows of the computation with this number in `about`; of the first if there is none."""
         with self._lock:
             known = self._windows
             if not known:
@@ -183,8 +181,7 @@ class Followed:
         self._next = ended + (ended - began) * (SHARE - 1)
 
     def _fingerprint(self) -> str:
-        """A digest of the names, sizes and modification times of the parts: it changes when a part is
-        written."""
+        """A digest of the names, sizes and times of the parts: it changes when a part is written."""
         at = locate(self._path)
         said = []
         for part in at.parts or (at.root,):

@@ -160,8 +160,7 @@ async def _leave(node: Node, lines: Lines) -> None:
 
 
 def _waits_for(node: Node) -> list[str]:
-    """The peers that have not received everything and are disconnected; or the broker has not confirmed
-    yet."""
+    """Peers that are away and have not received everything; or what the broker has not confirmed."""
     over_broker = not node.transport.acknowledges_for_peers
     unsent = ((name, peer) for name, peer in node.stats()["peers"].items() if peer["outbox_frames"])
     return [name for name, peer in unsent if over_broker or not peer["calling"]]
@@ -265,8 +264,7 @@ def _nobody(name: str, me: str, peers: list[str]) -> str:
 
 
 def _who(node: Node) -> str:
-    """Everybody, and who is connected now. With a broker everybody counts as connected: it keeps their
-    messages."""
+    """Everybody, and who is connected now; a broker keeps the messages of those who are away."""
     if not node.transport.acknowledges_for_peers:
         return f"{', '.join(node.members)}: the broker keeps what is said for those who are away"
     peers = node.stats()["peers"]
