@@ -23,7 +23,7 @@ from .options import add_output, add_where, option, stored_path
 from .output import refuse_earlier
 from .parser import Parser
 from .startup import spark_session
-from .terminal import figure, note, print_answer, progress, saying, table
+from .terminal import figure, note, print_answer, progress, rows_of, saying, table
 
 IN_PROCESS_EVENTS = 50_000
 """Up to this size, a replay in this process takes about as long as starting Spark."""
@@ -123,9 +123,11 @@ def _report(advice: Advice) -> Iterator[str]:
     yield from (f"note: {said}" for said in advice.notes)
     if advice.notes:
         yield ""
-    yield from _table(advice.findings)
+    yield from (*table(COLUMNS, rows_of(advice.findings, _cells)), "", LEGEND)
     if advice.trackers:
-        yield from _tracker_table(advice.trackers)
+        events = max(found.relevant_events or 0 for found in advice.trackers)
+        yield f"\ntrackers on {events:,} relevant events, per message and destination; null events in all"
+        yield from table(TRACKER_COLUMNS, rows_of(advice.trackers, _tracker_cells))
     if advice.optimality is not None:
         yield f"\n{_optimality(advice.optimality)}"
 
@@ -140,37 +142,20 @@ delayed          deliveries that waited
 held at end      recorded to have arrived and never delivered, here or still at its sender"""
 
 
-def _table(findings: list[Finding]) -> Iterator[str]:
-    rows: list[tuple[str, str | list[str]]] = []
-    for finding in findings:
-        if finding.not_applicable is not None:
-            rows.append((finding.protocol, f"not applicable: {finding.not_applicable}"))
-            continue
-        sizes = (finding.entries, finding.control_bytes, finding.model_bytes, finding.added)
-        delay = f"{figure(finding.added_events)} ev"
-        if finding.added_delay is not None:
-            delay = f"{figure(finding.added_delay * 1e3)} ms"
-        counts = (delay, f"{finding.delayed:,}", f"{finding.held_at_end:,}")
-        rows.append((finding.protocol, [finding.order, *map(figure, sizes), *counts]))
-    yield from table(COLUMNS, rows)
-    yield f"\n{LEGEND}"
+def _cells(found: Finding) -> list[str]:
+    delay = f"{figure(found.added_events)} ev"
+    if found.added_delay is not None:
+        delay = f"{figure(found.added_delay * 1e3)} ms"
+    sizes = (found.entries, found.control_bytes, found.model_bytes, found.added)
+    return [found.order, *map(figure, sizes), delay, f"{found.delayed:,}", f"{found.held_at_end:,}"]
 
 
 TRACKER_COLUMNS = ("entries", "max", "bits", "model bits", "null events", "tells")
 
 
-def _tracker_table(findings: list[TrackerFinding]) -> Iterator[str]:
-    events = max(found.relevant_events or 0 for found in findings)
-    yield f"\ntrackers on {events:,} relevant events, per message and destination; null events in all"
-    rows: list[tuple[str, str | list[str]]] = []
-    for found in findings:
-        if found.not_applicable is not None:
-            rows.append((found.tracker, f"not applicable: {found.not_applicable}"))
-            continue
-        sizes = (figure(found.entries), f"{found.most_entries:,}", figure(found.bits))
-        cells = [*sizes, figure(found.model_bits), f"{found.null_events:,}", found.tells]
-        rows.append((found.tracker, cells))
-    yield from table(TRACKER_COLUMNS, rows)
+def _tracker_cells(found: TrackerFinding) -> list[str]:
+    sizes = (figure(found.entries), f"{found.most_entries:,}", figure(found.bits))
+    return [*sizes, figure(found.model_bits), f"{found.null_events:,}", found.tells]
 
 
 def _optimality(found: Optimality) -> str:

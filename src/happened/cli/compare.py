@@ -25,7 +25,7 @@ from ..sim.workload import Workload
 from .options import add_output, option, refuse_given, usage_errors
 from .output import refuse_earlier
 from .parser import Parser, meant
-from .terminal import figure, note, print_answer, progress, table
+from .terminal import figure, note, print_answer, progress, rows_of, table
 
 EPILOG = """\
 examples:
@@ -97,21 +97,19 @@ def _given(value: T | None, default: T) -> T:
 
 
 def _lines(summaries: Sequence[Summary], *, several: bool) -> Iterator[str]:
+    def cells(summary: Summary) -> list[str]:
+        found = (summary.estimates.get(measure.name) for measure in MEASURES)
+        # With one run there is no interval.
+        return [figure(each and each.mean, each.error if each and several else None) for each in found]
+
     for n in dict.fromkeys(summary.processes for summary in summaries):
         yield f"{n} processes"
-        rows: list[tuple[str, str | list[str]]] = []
-        for summary in summaries:
-            if summary.processes != n:
-                continue
-            if summary.not_applicable is not None:
-                rows.append((summary.protocol, f"not applicable: {summary.not_applicable}"))
-                continue
-            found = (summary.estimates.get(measure.name) for measure in MEASURES)
-            cells = [figure(each and each.mean, each.error if each and several else None) for each in found]
-            rows.append((summary.protocol, cells))  # with one run there is no interval
-            if summary.undelivered:
-                rows.append(("", f"{summary.undelivered:,} messages were never delivered"))
-        yield from (*table([measure.title for measure in MEASURES], rows), "")
+        here = [summary for summary in summaries if summary.processes == n]
+        yield from table([measure.title for measure in MEASURES], rows_of(here, cells))
+        for left in here:
+            if left.undelivered:
+                yield f"{left.protocol}: {left.undelivered:,} messages were never delivered"
+        yield ""
     for measure in MEASURES:
         yield f"{measure.title:<12} {measure.meaning}"
 

@@ -86,6 +86,12 @@ def table(titles: Sequence[str], rows: Iterable[tuple[str, str | Sequence[str]]]
         yield f"{name:<{wide}} {cells}"
 
 
+def rows_of(found: Iterable[Any], cells: Callable[[Any], list[str]]) -> list[tuple[str, str | list[str]]]:
+    """Rows of a table for findings, which begin with a name: their cells, or why they have none."""
+    refused = "not applicable: {}".format
+    return [(f[0], cells(f) if f.not_applicable is None else refused(f.not_applicable)) for f in found]
+
+
 def figure(value: float | None, error: float | None = None) -> str:
     """A number with three digits or more, and half the interval that it lies in."""
     if value is None:
