@@ -33,8 +33,8 @@ class Parser(argparse.ArgumentParser):
     """A parser that takes options by their full names only, and suggests corrections."""
 
     def __init__(self, **options: Any) -> None:
-        formatter = argparse.RawDescriptionHelpFormatter
-        super().__init__(**{"formatter_class": formatter, "allow_abbrev": False} | options)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options | {"allow_abbrev": False})
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

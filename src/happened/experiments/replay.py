@@ -21,7 +21,6 @@ event that released it; it is zero if the protocol delivers before the recorded 
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,7 +162,7 @@ class Replay:
         options: dict[str, Any] = {"groups": recording.groups()} if facts.assumes.fixed_groups else {}
         if make is None and terrain is not None and relays(protocol):
             make = terrain.factory(protocol)
-        make = make or partial(create, protocol, **options)
+        make = make or (lambda me, n: create(protocol, me, n, **options))
         self._machines: list[Machine] = [make(me, n) for me in range(n)]
         self._message_of: dict[tuple[int, int], int] = {}  # (sender, clock) -> message
         self._to_come = _arrivals(recording)  # per slot: how many are recorded and still ahead

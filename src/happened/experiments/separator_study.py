@@ -111,8 +111,8 @@ def cases() -> Iterator[Case]:
             hosts = ("p3", "d2", "d3")
             yield Case("Table 7.1", f"n = {n}", topology, filter_at, hosts=hosts, paper=figure)
     topology = figure_7_5()
-    for redundancy, figures in ((False, ("32", "< 5")), (True, ("", ""))):
-        for filter_at, figure in zip(((), (("g",),)), figures, strict=True):
+    for redundancy, pair in ((False, ("32", "< 5")), (True, ("", ""))):
+        for filter_at, figure in zip(((), (("g",),)), pair, strict=True):
             name = "4 and 28 hosts"
             yield Case("Figure 7.5", name, topology, filter_at, redundancy, "G1", ("p1",), figure)
     topology, boundaries = figure_7_6(), tuple((f"g{k}", f"h{k}") for k in (1, 2, 3))

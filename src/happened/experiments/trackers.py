@@ -111,8 +111,10 @@ def conclude_trackers(outcomes: Iterable[tuple[str, list[Outcome]]]) -> list[Tra
         for part in parts:
             fare.add(Fare(**{key: value for key, value in part.items() if key != "refused"}))
         mean, counted = fare.per_message(), asdict(fare)
-        means = {key: mean[key] for key in ("entries", "bits", "model_bits")}
-        totals = {key: counted[key] for key in ("most_entries", "null_events", "relevant_events")}
+        means: dict[str, Any] = {key: mean[key] for key in ("entries", "bits", "model_bits")}
+        totals: dict[str, Any] = {
+            key: counted[key] for key in ("most_entries", "null_events", "relevant_events")
+        }
         findings.append(TrackerFinding(name, tells, None, **means, **totals))
     return sorted(findings, key=lambda found: (found.bits is None, found.bits or 0.0))
 

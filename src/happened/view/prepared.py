@@ -205,10 +205,11 @@ def logical_axis(c: Computation) -> Ints:
     order, position = linearize(begins, c.chain_offsets, process, none, *edges)
     if order.size < c.events:
         return levels_of(c)
-    offsets, edges = _by_effect(position[effects], position[causes], c.events)
+    edges = _by_effect(position[effects], position[causes], c.events)
     levels = np.empty(c.events, np.int64)
-    level_rows(levels, 0, np.full(c.processes, -1, np.int64), process[order], offsets, edges)
-    return levels[position[place]]
+    level_rows(levels, 0, np.full(c.processes, -1, np.int64), process[order], *edges)
+    found: Ints = levels[position[place]]
+    return found
 
 
 def _by_effect(effects: Ints, causes: Ints, events: int) -> tuple[Ints, Ints]:

@@ -250,7 +250,8 @@ class ViewServer(ThreadingHTTPServer):
         windows = self._windows(query)
         direction = next((name for name in ("past", "future") if name in query), None)
         if direction is not None:
-            block = windows.slice(*self._events(query, direction), direction)
+            (event,) = self._events(query, direction)
+            block = windows.slice(event, direction)
         else:
             low = _number(query, "from", 1)
             block = windows.window(low, _number(query, "to", low + 200))
