@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-from .options import add_clock_order, add_where, option, positive, stored_path
+from .options import EVENT, add_clock_order, add_where, option, positive, stored_path
 from .parser import Parser, Run, add_command, add_forms, later
 
-EVENT = "`process#seq`, the id of a span, a message, or a label or a part of one"
 EPILOG = """\
 `happened help events` explains how events are named. TRACE is a trace, or the directory that `happened
 analyze` left, which knows events as process#seq and by their messages.

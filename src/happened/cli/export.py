@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
-from .options import add_output, option
+from .options import add_output, add_slice_options, chosen_part, option
 from .output import refuse_earlier_file, replacing
 from .parser import Parser
-from .slice_options import add_slice_options, chosen_part
 from .terminal import note
 
 TRACE = "trace"

@@ -233,7 +233,7 @@ def _counts(topology: "Topology") -> str:
 def _picture(
     path: Path, topology: "Topology", separators: "list[NamedSeparator]", routes: "RoutingPlan"
 ) -> Iterator[str]:
-    from ..report.graphs import tree_text
+    from ..report.drawings import tree_text
 
     yield f"{path}: {_counts(topology)}"
     if topology.zones:
@@ -293,7 +293,7 @@ def _notes(topology: "Topology", separators: "list[NamedSeparator]") -> list[str
 
 
 def _svg(topology: "Topology", separators: "list[NamedSeparator]", routes: "RoutingPlan") -> str:
-    from ..report.graphs import GraphEdge, Region, Vertex, graph_svg
+    from ..report.drawings import GraphEdge, Region, Vertex, graph_svg
     from ..topology.layout import lay_out
 
     layout, labels = lay_out(topology), _labels(separators)

@@ -6,10 +6,17 @@ import argparse
 from pathlib import Path
 
 from ..core.errors import LocalProtocolError
-from .options import add_completeness, add_judged_order, add_output, option
+from .options import (
+    add_completeness,
+    add_judged_order,
+    add_output,
+    add_slice_options,
+    chosen_part,
+    option,
+    slice_of,
+)
 from .output import refuse_earlier_file
 from .parser import Parser
-from .slice_options import add_slice_options, chosen_part, slice_of
 from .terminal import note, progress
 
 SERVE = (

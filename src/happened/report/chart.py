@@ -262,16 +262,12 @@ def _grouped(ends: Sequence[tuple[float, float]]) -> list[list[int]]:
     """Pieces that are near one another at both ends; each group by the number of its pieces."""
     groups: list[list[int]] = []
     for k, (begin, end) in sorted(enumerate(ends), key=lambda each: each[1]):
-        near = (
-            group
-            for group in groups
-            if any(abs(ends[m][0] - begin) < NEAR and abs(ends[m][1] - end) < NEAR for m in group)
-        )
-        group = next(near, None)
-        if group is None:
-            groups.append([k])
+        for group in groups:
+            if any(abs(ends[m][0] - begin) < NEAR and abs(ends[m][1] - end) < NEAR for m in group):
+                group.append(k)
+                break
         else:
-            group.append(k)
+            groups.append([k])
     return [sorted(group) for group in groups]
 
 
@@ -280,24 +276,19 @@ def sideways(extents: Sequence[MarkExtent], room: float) -> list[float]:
 
     room   the distance to the next place of marks: all of them stay within its half
     """
+    groups: list[list[int]] = []
+    reach = -inf
+    for k in sorted(range(len(extents)), key=lambda k: extents[k]):
+        if not groups or extents[k].x != extents[groups[-1][-1]].x or extents[k].low > reach:
+            groups.append([])
+            reach = -inf
+        groups[-1].append(k)
+        reach = max(reach, extents[k].high)
     moved = [0.0] * len(extents)
-    order = sorted(range(len(extents)), key=lambda k: extents[k])
-    group: list[int] = []
-
-    def settle() -> None:
+    for group in groups:
         step = min(SIDEWAYS, 0.8 * room / len(group))
         for place, k in enumerate(sorted(group)):
             moved[k] = (place - (len(group) - 1) / 2) * step
-
-    reach = float("-inf")
-    for k in order:
-        if group and (extents[k].x != extents[group[-1]].x or extents[k].low > reach):
-            settle()
-            group, reach = [], float("-inf")
-        group.append(k)
-        reach = max(reach, extents[k].high)
-    if group:
-        settle()
     return moved
 
 

@@ -12,6 +12,7 @@ import os
 import secrets
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,16 +77,13 @@ class Windows:
         depth = self.depth
         low, high = sorted((min(max(low, 1), depth), min(max(high, 1), depth)))
         middle, wanted = (low + high) // 2, 2 * (high - low + 1)
+
+        def events(half: int) -> int:
+            return int(self._up_to[min(depth, middle + half)] - self._up_to[max(1, middle - half) - 1])
+
         # The widest half width, up to what is wanted, whose events are few enough.
-        narrow, wide = 0, wanted
-        while narrow < wide:
-            half = (narrow + wide + 1) // 2
-            first, last = max(1, middle - half), min(depth, middle + half)
-            if self._up_to[last] - self._up_to[first - 1] <= MOST_EVENTS:
-                narrow = half
-            else:
-                wide = half - 1
-        return max(1, middle - narrow), min(depth, middle + narrow)
+        half = max(0, bisect_right(range(wanted + 1), MOST_EVENTS, key=events) - 1)
+        return max(1, middle - half), min(depth, middle + half)
 
     def slice(self, e: int, direction: str) -> bytes:
         """The scene of the past or the future of an event: of more than MOST_EVENTS, the nearest levels."""
