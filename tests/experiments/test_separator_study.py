@@ -62,7 +62,7 @@ def test_the_network_of_the_table_is_the_example():
 
 
 def test_one_seed_gives_one_result(seed):
-    case = next(cases())
+    case = cases()[0]
     assert measure(case, messages=200, seed=seed) == measure(case, messages=200, seed=seed)
     assert (
         measure(case, messages=200, seed=seed).entries != measure(case, messages=200, seed=seed + 1).entries

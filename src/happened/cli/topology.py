@@ -188,7 +188,7 @@ def study(arguments: argparse.Namespace) -> None:
     from ..experiments import separator_study
 
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
-    messages, cases = arguments.messages, list(separator_study.cases())
+    messages, cases = arguments.messages, separator_study.cases()
     with progress("simulating", messages * len(cases), "messages") as bar:
         rows = list(separator_study.study(cases, messages=messages, seed=seed, progress=bar.update))
     document = {"seed": seed, "messages": messages, "rows": [_row_as_json(row) for row in rows]}

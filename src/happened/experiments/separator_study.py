@@ -102,7 +102,11 @@ def _hosts(letter: str, count: int) -> list[str]:
     return [f"{letter}{i}" for i in range(1, count + 1)]
 
 
-def cases() -> Iterator[Case]:
+def cases() -> list[Case]:
+    return list(_cases())
+
+
+def _cases() -> Iterator[Case]:
     paper = {6: ("3.55", "2.70", "2.10"), 10: ("3.46", "3.09", "2.76")}
     filters: tuple[Separators, ...] = ((), (("d3",),), (("d1", "d2"), ("d3",), ("n3",)))
     for n, figures in paper.items():
