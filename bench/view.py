@@ -25,8 +25,8 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")  # where `vi
 from happened.cli import main as happened
 from happened.trace import count
 from happened.view import page, viewed
-from happened.view.followed import Followed
-from happened.view.packing import compressed
+from happened.view.scene import compressed
+from happened.view.server import Followed
 from view.chromium import Tab, launched
 
 FRAMES = 60

@@ -185,7 +185,7 @@ def test_an_interrupt_is_said_in_one_line(monkeypatch, capsys, tmp_path, words):
     assert [path.name for path in tmp_path.iterdir()] == ["T"]
 
 
-@pytest.mark.parametrize("module", ["happened.cli", "happened.cli.why", "numba"])
+@pytest.mark.parametrize("module", ["happened.cli", "happened.cli.asking", "numba"])
 def test_an_interrupt_while_modules_are_imported_is_said_in_one_line(module, tmp_path):
     code = (
         "import runpy, sys\n"

@@ -10,8 +10,7 @@ from happened import causality, trace
 from happened.core.errors import TraceFormatError
 from happened.experiments import advise as advising
 from happened.experiments.advise import Optimality, advise, compare_with_necessary, write_advice
-from happened.experiments.recording import arrivals, recordings
-from happened.experiments.replay import Replay
+from happened.experiments.replay import Replay, arrivals, recordings
 from happened.ordering import protocols
 from happened.sim.network import Network
 from happened.sim.run import Parameters, simulate

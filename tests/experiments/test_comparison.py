@@ -4,8 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from happened.core.errors import LocalProtocolError
-from happened.experiments.compare import MEASURES, Comparison, compare, summarise, write_rows
-from happened.experiments.estimates import estimate
+from happened.experiments.compare import MEASURES, SCHEMA, Comparison, compare, summarise
+from happened.experiments.runs import estimate, write_rows
 from happened.sim.network import Network
 from happened.sim.workload import Workload
 
@@ -85,7 +85,7 @@ def test_confidence_intervals_are_students(values, mean, error):
 
 def test_the_table_has_a_row_per_run(tmp_path):
     found = rows("ks", "acknowledged", processes=(3, 4))
-    write_rows(found, tmp_path / "compare.parquet")
+    write_rows(found, SCHEMA, tmp_path / "compare.parquet")
     table = pq.read_table(tmp_path / "compare.parquet").to_pylist()
     assert len(table) == 2 * 2 * 2
     refused = [row for row in table if row["protocol"] == "acknowledged"]

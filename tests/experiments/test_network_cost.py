@@ -5,13 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from happened.cli.terrain_option import read_terrain
+from happened.cli.options import read_terrain
 from happened.core.errors import LocalProtocolError
 from happened.experiments.advise import advise
 from happened.experiments.compare import Comparison, compare
 from happened.experiments.network_cost import candidates, replayed, simulated
-from happened.experiments.recording import arrivals, recordings
-from happened.experiments.replay import numbered
+from happened.experiments.replay import arrivals, numbered, recordings
 from happened.sim.network import Delay, Network, parse_delay
 from happened.sim.terrain import Terrain, relays
 from happened.sim.workload import Workload

@@ -9,7 +9,7 @@ from causality import traces
 from happened import trace
 from happened.cli import main
 from happened.experiments.advise import advise
-from happened.experiments.tracker_advice import TRACKERS
+from happened.experiments.trackers import TRACKERS
 from happened.sim.network import Network
 from happened.sim.run import Parameters, simulate
 from happened.sim.workload import Workload

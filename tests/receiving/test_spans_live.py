@@ -21,7 +21,7 @@ from happened.receiving.span_window import SpanWindow, WindowRules
 from happened.trace import read
 from happened.trace.importing import import_files
 from happened.view import viewed
-from happened.view.followed import Followed
+from happened.view.server import Followed
 from receiving.running import receiving, state, until
 from receiving.services import CELLAR, MILLISECOND, SKEW, Service, an_order
 

@@ -8,8 +8,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from happened.report.apart import MarkExtent, sideways, spread, strokes
-from happened.report.chart import LEFT, NAME, RIGHT, TOP, WIDTH, Curve, Point, draw
+from happened.report.chart import (
+    LEFT,
+    NAME,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Curve,
+    MarkExtent,
+    Point,
+    draw,
+    sideways,
+    spread,
+    strokes,
+)
 
 COVERED = 1.0  # pixels on either side of the middle of a line
 

@@ -13,9 +13,8 @@ import pytest
 
 from causality import traces
 from happened.report.drawings import Bar, bars, line, matrix
-from happened.report.page import page, pages, write_report
+from happened.report.page import _of_many_shapes, page, pages, write_report
 from happened.report.row_lists import part_of
-from happened.report.witnesses import _of_many_shapes
 from happened.trace import write_jsonl
 from happened.trace.store import arrow_dataset
 from happened.view.space_time import Arrow, Mark, space_time

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import effort
-from happened.cli.terrain_option import read_terrain
+from happened.cli.options import read_terrain
 from happened.core.destinations import pack, unpack
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError

@@ -7,7 +7,7 @@ import pytest
 
 from happened import read_trace, tracking
 from happened.cli import main
-from happened.cli.terrain_option import read_terrain
+from happened.cli.options import read_terrain
 from happened.ordering import protocols
 from happened.sim.network import Network
 from happened.sim.run import MOST_TOLD, Parameters, simulate

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from happened.causality import check_delivery, check_order
-from happened.cli.terrain_option import read_terrain
+from happened.cli.options import read_terrain
 from happened.core.errors import LocalProtocolError
 from happened.ordering import create, protocols
 from happened.sim.explore import explore

@@ -8,8 +8,7 @@ import pytest
 from causality import traces
 from happened import trace
 from happened.core.errors import TraceFormatError
-from happened.experiments.advise import advise
-from happened.experiments.advise_spark import advise_on_spark
+from happened.experiments.advise import advise, advise_on_spark
 
 NAMES = ("ks", "rst", "sequencer", "acknowledged", "bss-groups")
 

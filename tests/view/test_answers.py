@@ -11,7 +11,7 @@ from happened.causality import check
 from happened.causality.analysis import TABLES, analyse
 from happened.core.errors import LocalProtocolError
 from happened.view import viewed
-from happened.view.answers import are_answers, events_of_answers
+from happened.view.pages import are_answers, events_of_answers
 from oracles.closure import by_computation
 
 

@@ -22,11 +22,9 @@ from happened.core.errors import LocalProtocolError
 from happened.trace import read, write_jsonl
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
-from happened.view.browser import find_browser
-from happened.view.exports import FORMATS
-from happened.view.exports.to_svg import PICTURES
+from happened.view.browser import find_browser, png_of
+from happened.view.exports import FORMATS, PICTURES
 from happened.view.prepared import Prepared
-from happened.view.raster import png_of
 from happened.view.slicing import Slice, slice_table, sliced
 from happened.view.space_time import _Lines
 from oracles.closure import by_computation

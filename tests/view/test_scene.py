@@ -13,8 +13,8 @@ from happened.trace import write_jsonl
 from happened.view import viewed
 from happened.view.prepared import Prepared
 from happened.view.scene import scene
+from happened.view.server import Windows
 from happened.view.texts import LONGEST, Texts, attribute_numbers, cut
-from happened.view.windows import Windows
 from oracles.closure import by_computation
 from view.unpacking import Unpacked
 
@@ -150,7 +150,7 @@ def test_faults_name_the_events_of_their_witnesses(tmp_path, seed):
 
 @pytest.mark.parametrize("most", [1, 20, 10**6])
 def test_windows_hold_no_more_than_they_may_and_what_was_asked_for(monkeypatch, seed, most):
-    monkeypatch.setattr("happened.view.windows.MOST_EVENTS", most)
+    monkeypatch.setattr("happened.view.server.MOST_EVENTS", most)
     for rows in wild_traces(seed, 10):
         prepared = of(rows)
         windows = Windows(prepared)

@@ -10,8 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from happened.trace import TraceWriter
-from happened.view.followed import Followed
-from happened.view.server import ViewServer
+from happened.view.server import Followed, ViewServer
 from view.chromium import Tab
 from view.unpacking import Unpacked
 
@@ -231,7 +230,7 @@ def test_a_trace_without_events_yet_is_waited_for(tmp_path, chromium, monkeypatc
 
 
 def test_windows_of_a_large_computation_are_loaded_as_one_goes(writer, tmp_path, chromium, monkeypatch):
-    monkeypatch.setattr("happened.view.windows.MOST_EVENTS", 20)
+    monkeypatch.setattr("happened.view.server.MOST_EVENTS", 20)
     with ViewServer(Followed(str(tmp_path / "trace"))) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         tab = Tab(chromium).open(server.address)
@@ -250,7 +249,7 @@ def test_windows_of_a_large_computation_are_loaded_as_one_goes(writer, tmp_path,
 
 
 def test_the_whole_trace_is_searched_and_not_only_the_window(writer, tmp_path, chromium, monkeypatch):
-    monkeypatch.setattr("happened.view.windows.MOST_EVENTS", 20)
+    monkeypatch.setattr("happened.view.server.MOST_EVENTS", 20)
     with ViewServer(Followed(str(tmp_path / "trace"))) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         status, body, _ = ask(server, f"/find?find={quote('message:p:2 kind:deliver')}")
@@ -281,7 +280,7 @@ def test_the_whole_trace_is_searched_and_not_only_the_window(writer, tmp_path, c
 def test_a_window_that_comes_late_does_not_replace_one_asked_for_after_it(
     writer, tmp_path, chromium, monkeypatch
 ):
-    monkeypatch.setattr("happened.view.windows.MOST_EVENTS", 20)
+    monkeypatch.setattr("happened.view.server.MOST_EVENTS", 20)
     with ViewServer(Followed(str(tmp_path / "trace"))) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         tab = Tab(chromium).open(server.address)

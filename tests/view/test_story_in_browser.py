@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from happened.cli.terrain_option import read_terrain
+from happened.cli.options import read_terrain
 from happened.sim.programs import read_program
 from happened.sim.story import Story, TrackerStory
 from happened.view.story_page import story_page

@@ -10,13 +10,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from .. import __version__
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
 from ..core.extras import how_to_install
-from .parser import Command, Parser, add_command, meant
+from .parser import Command, Parser, add_modules, meant
 from .startup import spare
 
 ASKS = ("why", "path", "past", "future", "influenced", "critical-path", "diff", "unit")
@@ -75,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 parser.print_help(sys.stderr)
                 return ExitCode.BAD_INPUT
             arguments = parser.parse_args(argv)
-            return int(arguments.run(arguments))
+            return int(arguments.run(arguments) or ExitCode.HOLDS)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failure can be reported
@@ -105,21 +104,20 @@ def _parser(argv: Sequence[str]) -> Parser:
     subparsers = parser.add_subparsers(prog="happened", required=True, help=argparse.SUPPRESS)
     given = next((word for word in argv if not word.startswith("-")), None)
     if given == "help":
-        add_command(subparsers, "help", "", import_module(".topics", __name__))
+        add_modules(subparsers, {given: Command("topics", "")})
     elif given in COMMANDS:
-        command = COMMANDS[given]
-        add_command(subparsers, given, command.help, import_module(f".{command.module}", __name__))
+        add_modules(subparsers, {given: COMMANDS[given]})
     elif given is not None:
-        parser.error(f"invalid choice: {given!r}; {_hint(given)}the verbs are: {', '.join(COMMANDS)}")
+        forms = [f"{verb} {given}" for verb, command in COMMANDS.items() if given in command.forms]
+        hint = f"did you mean {' or '.join(forms)}? " if forms else meant(given, COMMANDS)
+        parser.error(f"invalid choice: {given!r}; {hint}the verbs are: {', '.join(COMMANDS)}")
     return parser
 
 
 def whole_parser() -> Parser:
     """The parser with the options of every command, for completion and tests; imports all their modules."""
     parser = Parser(prog="happened")
-    subparsers = parser.add_subparsers()
-    for name, command in COMMANDS.items():
-        add_command(subparsers, name, command.help, import_module(f".{command.module}", __name__))
+    add_modules(parser.add_subparsers(), COMMANDS)
     return parser
 
 
@@ -131,12 +129,6 @@ def _overview() -> str:
             title = group if name == next(iter(commands)) else ""
             lines.append(f"{title:<9}{name:<10}{command.help}")
     return "\n".join(lines)
-
-
-def _hint(given: str) -> str:
-    """Suggestions for a misspelt verb or form."""
-    forms = [f"{verb} {given}" for verb, command in COMMANDS.items() if given in command.forms]
-    return f"did you mean {' or '.join(forms)}? " if forms else meant(given, COMMANDS)
 
 
 def _refuse(reason: str) -> ExitCode:

@@ -1,7 +1,10 @@
-"""`happened advise`: what each protocol would have cost on the messages of a recorded trace."""
+"""Replay a recorded trace under every protocol: the same sends, the same arrivals. Prints what each protocol
+would have carried, added and delayed on these messages, fewest bytes first, and which of their assumptions
+the trace violates. Deliveries count as arrivals where no arrival was recorded. Then does the same for
+trackers: entries and bits on each message, and null events.
+"""
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,35 +13,21 @@ from typing import Any
 from .. import trace
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..experiments.advise import (
-    Advice,
-    Finding,
-    Optimality,
-    advise,
-    write_advice,
-    write_tracker_advice,
-)
-from ..experiments.tracker_advice import TRACKERS, TrackerFinding
+from ..experiments.advise import Advice, Finding, Optimality, advise, write_advice, write_tracker_advice
+from ..experiments.trackers import TRACKERS, TrackerFinding
 from ..ordering import protocols
 from ..trace.store import AnyPath
 from ..tracking import create
 from .compare import protocol_names
-from .options import add_output, add_where, option
+from .options import add_output, add_where, option, stored_path
 from .output import refuse_earlier
 from .parser import Parser
-from .spark_sessions import spark_session
-from .terminal import note, print_answer, progress, stored_path
-from .terrain_option import read_terrain
+from .startup import spark_session
+from .terminal import figure, note, print_answer, progress, rows_of, saying, table
 
 IN_PROCESS_EVENTS = 50_000
 """Up to this size, a replay in this process takes about as long as starting Spark."""
 
-DESCRIPTION = """\
-Replay a recorded trace under every protocol: the same sends, the same arrivals. Prints what each protocol
-would have carried, added and delayed on these messages, fewest bytes first, and which of their assumptions
-the trace violates. Deliveries count as arrivals where no arrival was recorded. Then does the same for
-trackers: entries and bits on each message, and null events.
-"""
 EPILOG = f"""\
 examples:
   happened advise run                                   all protocols on what `simulate --out run` left
@@ -53,19 +42,11 @@ exit codes: 0 done, 1 ks did not carry the necessary information, 2 bad usage or
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "trace",
-        type=stored_path,
-        metavar="TRACE",
-        help="a trace of `simulate` or `import`, Parquet or JSON lines",
-    )
-    option(parser, "--protocols", "without it all there are", type=protocol_names, default=None)
-    option(
-        parser,
-        "--trackers",
-        f"none: no trackers (default: {','.join(TRACKERS)})",
-        type=_tracker_names,
-    )
+    about = "a trace of `simulate` or `import`, Parquet or JSON lines"
+    option(parser, "trace TRACE", about, type=stored_path)
+    option(parser, "--protocols", "without it all there are", type=protocol_names)
+    about = f"none: no trackers (default: {','.join(TRACKERS)})"
+    option(parser, "--trackers", about, type=_tracker_names)
     option(parser, "--topology", "processes of the trace are found by their names")
     add_where(parser, f"{IN_PROCESS_EVENTS:,} events")
     add_output(parser, "a directory: the tables")
@@ -77,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     names = arguments.protocols or tuple(protocols())
     trackers = TRACKERS if arguments.trackers is None else arguments.trackers
     refuse_earlier(out, ["advice.parquet", "trackers.parquet"], force=arguments.force)
-    terrain = read_terrain(arguments.topology)
+    terrain = arguments.topology
     if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
         with progress("replaying", len(names) + len(trackers), "protocols") as bar:
             table = trace.read(arguments.trace)
@@ -110,7 +91,7 @@ def _tracker_names(text: str) -> tuple[str, ...]:
 def _on_spark(
     path: AnyPath, names: tuple[str, ...], trackers: tuple[str, ...], master: str | None, out: Path | None
 ) -> Advice:
-    from ..experiments.advise_spark import advise_on_spark
+    from ..experiments.advise import advise_on_spark
 
     if not isinstance(path, Path):
         raise LocalProtocolError(f"{path}: Spark replays local traces only; copy it here, or give --local")
@@ -122,14 +103,10 @@ def _on_spark(
     with (
         spark_session(master, "replaying") as spark,
         tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch,
+        saying() as say,
     ):
-        say = _say if sys.stderr.isatty() else lambda what: None
         parts = Path(scratch) / "parts"
         return advise_on_spark(spark, path, names, parts, progress=say, trackers=trackers)
-
-
-def _say(what: str) -> None:
-    note(f"happened: {what} …")
 
 
 def _report(advice: Advice) -> Iterator[str]:
@@ -137,25 +114,22 @@ def _report(advice: Advice) -> Iterator[str]:
     if not found["messages"]:
         yield "nothing to advise on: the trace has no send with a destination"
         return
-    yield (
-        f"{found['messages']:,} messages to {found['copies']:,} destinations in {found['computations']:,} "
-        f"computation{'s' if found['computations'] > 1 else ''} of up to {found['processes']:,} processes"
-    )
-    yield ""
+    where = f"computation{'s' if found['computations'] > 1 else ''} of up to {found['processes']:,} processes"
+    sent = f"{found['messages']:,} messages to {found['copies']:,} destinations"
+    yield f"{sent} in {found['computations']:,} {where}\n"
     for assumption in advice.assumptions:
         yield f"  {assumption.name:<17} {'holds ' if assumption.holds else 'BROKEN'}  {assumption.found}"
     yield ""
-    for said in advice.notes:
-        yield f"note: {said}"
+    yield from (f"note: {said}" for said in advice.notes)
     if advice.notes:
         yield ""
-    yield from _table(advice.findings)
+    yield from (*table(COLUMNS, rows_of(advice.findings, _cells)), "", LEGEND)
     if advice.trackers:
-        yield ""
-        yield from _tracker_table(advice.trackers)
+        events = max(found.relevant_events or 0 for found in advice.trackers)
+        yield f"\ntrackers on {events:,} relevant events, per message and destination; null events in all"
+        yield from table(TRACKER_COLUMNS, rows_of(advice.trackers, _tracker_cells))
     if advice.optimality is not None:
-        yield ""
-        yield _optimality(advice.optimality)
+        yield f"\n{_optimality(advice.optimality)}"
 
 
 COLUMNS = ("promises", "entries", "bytes", "model bytes", "added msgs", "delay", "delayed", "held at end")
@@ -168,47 +142,20 @@ delayed          deliveries that waited
 held at end      recorded to have arrived and never delivered, here or still at its sender"""
 
 
-def _table(findings: list[Finding]) -> Iterator[str]:
-    wide = max(len(finding.protocol) for finding in findings)
-    yield " ".join([" " * wide, *(f"{title:>12}" for title in COLUMNS)])
-    for finding in findings:
-        if finding.not_applicable is not None:
-            yield f"{finding.protocol:<{wide}} not applicable: {finding.not_applicable}"
-            continue
-        sizes = (finding.entries, finding.control_bytes, finding.model_bytes, finding.added)
-        cells = [finding.order, *map(_number, sizes), _delay(finding)]
-        counts = (f"{finding.delayed:,}", f"{finding.held_at_end:,}")
-        yield " ".join([f"{finding.protocol:<{wide}}", *(f"{cell:>12}" for cell in (*cells, *counts))])
-    yield ""
-    yield LEGEND
+def _cells(found: Finding) -> list[str]:
+    delay = f"{figure(found.added_events)} ev"
+    if found.added_delay is not None:
+        delay = f"{figure(found.added_delay * 1e3)} ms"
+    sizes = (found.entries, found.control_bytes, found.model_bytes, found.added)
+    return [found.order, *map(figure, sizes), delay, f"{found.delayed:,}", f"{found.held_at_end:,}"]
 
 
-TRACKER_COLUMNS = ("entries", "max", "bits", "model bits", "null events")
+TRACKER_COLUMNS = ("entries", "max", "bits", "model bits", "null events", "tells")
 
 
-def _tracker_table(findings: list[TrackerFinding]) -> Iterator[str]:
-    wide = max(len(found.tracker) for found in findings)
-    events = max(found.relevant_events or 0 for found in findings)
-    yield f"trackers on {events:,} relevant events, per message and destination; null events in all"
-    yield " ".join([" " * wide, *(f"{title:>12}" for title in TRACKER_COLUMNS), " tells"])
-    for found in findings:
-        if found.not_applicable is not None:
-            yield f"{found.tracker:<{wide}} not applicable: {found.not_applicable}"
-            continue
-        sizes = (_number(found.entries), f"{found.most_entries:,}", _number(found.bits))
-        cells = (*sizes, _number(found.model_bits), f"{found.null_events:,}")
-        row = " ".join([f"{found.tracker:<{wide}}", *(f"{cell:>12}" for cell in cells)])
-        yield f"{row}  {found.tells}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.{0 if value >= 1000 else 1 if value >= 10 else 2}f}"
-
-
-def _delay(finding: Finding) -> str:
-    if finding.added_delay is None:
-        return f"{_number(finding.added_events)} ev"
-    return f"{_number(finding.added_delay * 1e3)} ms"
+def _tracker_cells(found: TrackerFinding) -> list[str]:
+    sizes = (figure(found.entries), f"{found.most_entries:,}", figure(found.bits))
+    return [*sizes, figure(found.model_bits), f"{found.null_events:,}", found.tells]
 
 
 def _optimality(found: Optimality) -> str:
@@ -221,13 +168,7 @@ def _optimality(found: Optimality) -> str:
 
 
 def _document(path: str, advice: Advice) -> dict[str, Any]:
-    optimality = advice.optimality
-    return {
-        "trace": path,
-        "survey": dict(advice.survey),
-        "assumptions": [assumption._asdict() for assumption in advice.assumptions],
-        "notes": advice.notes,
-        "protocols": [finding._asdict() for finding in advice.findings],
-        "trackers": [found._asdict() for found in advice.trackers],
-        "optimality": None if optimality is None else optimality._asdict() | {"holds": optimality.holds},
-    }
+    optimality, found = advice.optimality, advice._asdict()
+    holds = None if optimality is None else optimality._asdict() | {"holds": optimality.holds}
+    protocols = found.pop("findings")
+    return found | {"trace": path, "protocols": protocols, "optimality": holds}

@@ -2,11 +2,10 @@
 
 import argparse
 import os
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..causality.judgement import Outcome, judge_totals
 from ..causality.questions import QUESTIONS
@@ -14,21 +13,17 @@ from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import refuse_unavailable, whole_file
 from ..trace.location import locate
 from ..trace.store import AnyPath, arrow_dataset, size_of
+from .checking import SHOWN, note_quarantined
+from .options import given, refuse_given
 from .output import refuse_earlier_file, replacing
 from .parser import meant
-from .quarantine_notes import SHOWN, note_quarantined
-from .spark_sessions import spark_session
-from .terminal import note, print_json, progress
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from .startup import spark_session
+from .terminal import print_json, progress, saying
 
 
-def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
-    """Checks that are made before Spark is started, which takes a while."""
-    if not given.exists():
-        raise TraceFormatError("no such file or directory", file=str(given))
-    refuse_unavailable(out, resume=resume)
+def refuse_absent(path: AnyPath) -> None:
+    if not path.exists():
+        raise TraceFormatError("no such file or directory", file=str(path))
 
 
 def run_on_spark(arguments: argparse.Namespace) -> int:
@@ -36,7 +31,30 @@ def run_on_spark(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError("--resume continues a run, --force replaces results; give one of them")
     only = questions_of(arguments)
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
-        summary = _answer_on_spark(arguments, only)
+        refuse_absent(arguments.trace)  # before Spark is started, which takes a while
+        refuse_unavailable(arguments.out, resume=arguments.resume)
+        from ..report.page import write_report
+        from ..spark.pipeline import analyze_path
+        from ..spark.splits import ROWS_AT_ONCE
+        from ..spark.storage import DIRECT, SPARK
+        from ..spark.tasks import is_local
+
+        with spark_session(arguments.master, brief=_is_small(arguments.trace)) as spark, saying() as say:
+            io = arguments.io or (DIRECT if is_local(spark) else SPARK)
+            if io == SPARK:
+                reason = "needs --io direct: it is about files that tasks read and write themselves"
+                refuse_given(arguments, ("work", "resume", "split_rows"), reason)
+            summary = analyze_path(
+                spark,
+                arguments.trace,
+                arguments.out,
+                **given(arguments, "timestamps complete epoch_events work resume gaps"),
+                split_rows=arguments.split_rows or ROWS_AT_ONCE,
+                io=io,
+                progress=say,
+                questions=only,
+                finish=(lambda *_: None) if only else partial(write_report, trace=arguments.trace),
+            )
     note_quarantine_in(arguments.out, summary)
     return tell(summary, arguments, None if only else tables_at(arguments.out))
 
@@ -55,7 +73,8 @@ def questions_of(arguments: argparse.Namespace) -> list[str] | None:
 
 def rebuild(arguments: argparse.Namespace) -> int:
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
-        refuse_early(arguments.trace, arguments.out)
+        refuse_absent(arguments.trace)  # before Spark is started, which takes a while
+        refuse_unavailable(arguments.out, resume=False)
         from ..spark import rebuild as rebuilding
 
         with spark_session(arguments.master, "rebuilding") as spark:
@@ -70,13 +89,12 @@ def run_here(arguments: argparse.Namespace) -> int:
     from ..spark.in_process import analyze_here
 
     trace, report, only = arguments.trace, arguments.report, questions_of(arguments)
-    if not trace.exists():
-        raise TraceFormatError("no such file or directory", file=str(trace))
+    refuse_absent(trace)
     if report and only:
         raise LocalProtocolError("--report needs all questions; leave --only out")
     view = report and report.with_name(f"{report.stem}-view.html")
-    refuse_earlier_file(report, force=arguments.force)
-    refuse_earlier_file(view, force=arguments.force)
+    for file in (report, view):
+        refuse_earlier_file(file, force=arguments.force)
 
     def finish(folder: AnyPath, summary: dict[str, Any]) -> None:
         note_quarantine_in(folder, summary)
@@ -101,10 +119,8 @@ def run_here(arguments: argparse.Namespace) -> int:
         summary = analyze_here(
             trace,
             arguments.out or Path(folder) / "answers",
-            timestamps=arguments.timestamps,
+            **given(arguments, "timestamps complete gaps"),
             questions=only,
-            complete=arguments.complete,
-            gaps=arguments.gaps,
             finish=finish,
         )
         bar.update()
@@ -124,51 +140,6 @@ def _is_small(trace: AnyPath) -> bool:
     return len(files) <= FEW and sum(map(size_of, files)) <= SMALL
 
 
-def _answer_on_spark(arguments: argparse.Namespace, only: list[str] | None) -> dict[str, Any]:
-    refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
-    from ..report.page import write_report
-    from ..spark.pipeline import analyze_path
-    from ..spark.splits import ROWS_AT_ONCE
-    from ..spark.storage import DIRECT, SPARK
-    from ..spark.tasks import is_local
-
-    def answer(spark: "SparkSession") -> dict[str, Any]:
-        io = arguments.io or (DIRECT if is_local(spark) else SPARK)
-        _refuse_without_files(arguments, io)
-        return analyze_path(
-            spark,
-            arguments.trace,
-            arguments.out,
-            timestamps=arguments.timestamps,
-            complete=arguments.complete,
-            epoch_events=arguments.epoch_events,
-            split_rows=arguments.split_rows or ROWS_AT_ONCE,
-            work=arguments.work,
-            resume=arguments.resume,
-            gaps=arguments.gaps,
-            io=io,
-            progress=_say if sys.stderr.isatty() else lambda what: None,
-            questions=only,
-            finish=(lambda folder, summary: None) if only else partial(write_report, trace=arguments.trace),
-        )
-
-    with spark_session(arguments.master, brief=_is_small(arguments.trace)) as spark:
-        try:
-            return answer(spark)
-        finally:
-            if sys.stderr.isatty():
-                note("")
-
-
-def _refuse_without_files(arguments: argparse.Namespace, io: str) -> None:
-    for option in ("work", "resume", "split_rows"):
-        if io == "spark" and getattr(arguments, option):
-            raise LocalProtocolError(
-                f"--{option.replace('_', '-')} needs --io direct: it is about files that tasks read and "
-                "write themselves"
-            )
-
-
 def note_quarantine_in(folder: AnyPath, summary: dict[str, Any]) -> None:
     """Say on stderr which rows the tables in a folder leave out, and why."""
     if not summary["quarantined"]:
@@ -182,32 +153,22 @@ def tables_at(out: AnyPath) -> str:
     return f"tables and summary.json are in {out}; look at {out / 'report.html'}"
 
 
-def _say(what: str) -> None:
-    """Print progress on one line of the terminal, each message over the one before."""
-    print(f"\r\x1b[Khappened: {what} …", end="", file=sys.stderr, flush=True)
-
-
 NAMED = {"total_violations": "disagree on one total order"}
 """Causal order does not decide that: a causal system is not at fault if it has many."""
 
 
-def show_totals(summary: dict[str, Any]) -> None:
-    for name, value in summary.items():
-        shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-        shown = ("no", "yes")[value] if isinstance(value, bool) else shown
-        print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
-
-
 def tell(summary: dict[str, Any], arguments: argparse.Namespace, where: str | None = None) -> int:
-    """Print the summary and where the answers are; returns the exit code, from its judgement if it has
-    one."""
+    """Print the summary and where the answers are; returns the exit code."""
     judgement = judge_totals(summary) if "causal_violations" in summary else None
     if arguments.json:
         print_json(summary)
     else:
         if judgement is not None:
             print(judgement.sentence)
-        show_totals(summary)
+        for name, value in summary.items():
+            shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+            shown = ("no", "yes")[value] if isinstance(value, bool) else shown
+            print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
         print(where or f"tables and summary.json are in {arguments.out}")
     if judgement is not None:
         return judgement.exit_code

@@ -1,15 +1,9 @@
-"""`happened node chat`: a terminal chat on causal order, in which a reply never appears before the line it
-answers.
-
-A line goes to everybody; commands begin with a slash. Works through pipes and on a terminal: chat lines go to
-stdout, everything else to stderr. Ends with its input, or with /quit. With a journal, the lines are kept in
-the file JOURNAL.lines, from which the next start continues. Exit 0 done, 1 the node had to stop, 2 bad usage
-or input.
-
-Promises   with a file, a line is written before its message is acknowledged, and one that comes again after a
-           crash is not shown twice: a chat that is killed goes on with the numbers that it had.
-Bounds     REMEMBERED lines can be answered and are kept; the file has at most twice as many.
+"""A terminal chat between nodes: a reply never appears before the line it answers. A message that arrives too
+early is held, and the chat says what it waits for.
 """
+
+# With a file, a line is written before its message is acknowledged, and one that comes again after a crash is
+# not shown twice: a chat that is killed goes on with the numbers that it had.
 
 import argparse
 import asyncio
@@ -25,13 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
 from ..net import LinkChange, Message, Node, Pending, Plaintext, identity
 from ..net.transport import Guard
 from ..ordering import DEFAULT, protocols
-from .options import option
+from .options import local_path, option
 from .parser import Parser
-from .terminal import local_path, note, stdin_lines
+from .terminal import note, stdin_lines
 
 HELP = """\
 /re N TEXT       answer line N
@@ -50,10 +43,6 @@ HELD_SECONDS = 0.2
 
 REMEMBERED = 10_000
 
-DESCRIPTION = (
-    "A terminal chat between nodes: a reply never appears before the line it answers. A message that arrives "
-    "too early is held, and the chat says what it waits for."
-)
 EPILOG = f"""\
 example, one terminal each:
   happened node chat alice --listen 127.0.0.1:7001 --peer bob=127.0.0.1:7002 --plaintext
@@ -63,31 +52,23 @@ example, one terminal each:
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="your name")
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="where others reach you")
-    parser.add_argument(
-        "--peer",
-        metavar="NAME=HOST:PORT",
-        action="append",
-        required=True,
-        help="another, and where to reach it (with --nats: NAME alone); everybody must list everybody",
-    )
+    option(parser, "name NAME", "your name")
+    option(parser, "--listen HOST:PORT", "where others reach you", default="127.0.0.1:0")
+    about = "another, and where to reach it (with --nats: NAME alone); everybody must list everybody"
+    option(parser, "--peer NAME=HOST:PORT", about, action="append", required=True)
     links = parser.add_mutually_exclusive_group(required=True)
     option(links, "--pki", "mutual TLS")
-    links.add_argument(
-        "--shared-key", metavar="FILE", type=local_path, help="the key that `happened node keys shared` made"
-    )
-    links.add_argument("--plaintext", action="store_true", help="accept every name; on loopback only")
-    links.add_argument("--nats", metavar="URL", help="through a NATS JetStream server; needs --journal")
-    parser.add_argument(
-        "--journal", metavar="FILE", type=local_path, help="survive being killed, and remember all lines"
-    )
+    option(links, "--shared-key FILE", "the key that `happened node keys shared` made", type=local_path)
+    option(links, "--plaintext", "accept every name; on loopback only")
+    option(links, "--nats URL", "through a NATS JetStream server; needs --journal")
+    about = "survive being killed, and remember all lines, in the file JOURNAL.lines"
+    option(parser, "--journal FILE", about, type=local_path)
     option(parser, "--trace")
     causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.assumes.casts)
     option(parser, "--protocol", choices=causal, default=DEFAULT)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     me, journal, transport = arguments.name, arguments.journal, None
     peers: dict[str, str] = {}
     for text in arguments.peer:
@@ -125,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         transport=transport,
     )
     file = None if journal is None else Path(journal).with_name(f"{Path(journal).name}.lines")
-    return asyncio.run(Chat(node, sorted(peers), Lines(me, file)).run())
+    asyncio.run(Chat(node, sorted(peers), Lines(me, file)).run())
 
 
 class Line(NamedTuple):
@@ -344,7 +325,7 @@ class Chat:
     def __init__(self, node: Node, peers: list[str], lines: Lines) -> None:
         self._node, self._peers, self._lines = node, peers, lines
 
-    async def run(self) -> int:
+    async def run(self) -> None:
         node, peers, lines = self._node, self._peers, self._lines
         logging.getLogger("happened").addHandler(Door(node))
         async with node:
@@ -355,15 +336,9 @@ class Chat:
                 if is_a_terminal():
                     self._show_newest(EARLIER_LINES)
                 acts = (self._obey(typed), self._hear(), self._tell_held())
-                tasks = [asyncio.create_task(each) for each in acts]
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                for task in done:
+                for task in await until_one_ends(*acts):
                     task.result()
                 await self._leave()
-        return ExitCode.HOLDS
 
     async def _leave(self) -> None:
         """Show our own last lines, wait until a broker has them, and say which peers do not have them yet."""

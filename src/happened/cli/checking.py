@@ -3,22 +3,33 @@
 """
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import causality
 from ..causality import Audit, Necessary, Outcome
+from ..causality.analysis import is_gap
 from ..causality.computation import REFUSE
 from ..causality.judgement import Checked, check_path
 from ..core.errors import LocalProtocolError
-from .quarantine_notes import SHOWN, note_quarantined
-from .terminal import print_answer, progress
+from .terminal import note, plain, print_answer, progress
 
 UNJUDGED = ("quarantined", "duplicate_rows", "sent_outside", "causes_outside")
 """Totals that the verdict does not depend on; the last two are for windows only."""
+SHOWN = 5
+"""How many reasons for a quarantine are printed."""
+
+
+def note_quarantined(reasons: Sequence[str], rows: int) -> None:
+    """Print the first reasons why rows were not judged, and what helps."""
+    for reason in reasons[:SHOWN]:
+        note(f"quarantined: {reason}")
+    if any(map(is_gap, reasons)):
+        note("if the trace is a window of a longer one, or was filtered, judge it with --gaps renumber")
+    if rows:
+        note(f"{rows:,} row{'' if rows == 1 else 's'} not judged: correct them, or take the rest as it is")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,29 +66,17 @@ def _report(checked: Checked, needed: Necessary | None, audit: Audit | None) -> 
     judgement, d = checked.judgement, checked.deliveries
     yield judgement.sentence
     for witness in judgement.witnesses[:1]:
-        yield ""
-        yield from (f"  {line}" for line in str(witness).splitlines())
-        yield ""
-    for name, count in (
-        ("events", d.events),
-        ("processes", d.processes),
-        ("messages", d.messages),
-        ("deliveries", d.deliveries),
-    ):
-        yield f"  {name:<12} {count:>12,}"
-    for name, count, examples in (
-        ("lost", d.lost, d.lost_examples),
-        ("duplicated", d.duplicated, d.duplicated_examples),
-        ("misdelivered", d.misdelivered, d.misdelivered_examples),
-        ("never sent", d.never_sent, d.never_sent_examples),
-    ):
-        yield f"  {name:<12} {count:>12,}" + (f"  first: {examples[0]}" if examples else "")
+        yield from ("", *(f"  {line}" for line in str(witness).splitlines()), "")
+    for name in ("events", "processes", "messages", "deliveries"):
+        yield f"  {name:<12} {getattr(d, name):>12,}"
+    for name in ("lost", "duplicated", "misdelivered", "never_sent"):
+        first = "".join(f"  first: {example}" for example in getattr(d, f"{name}_examples")[:1])
+        yield f"  {name.replace('_', ' '):<12} {getattr(d, name):>12,}{first}"
     for name in UNJUDGED:
         if count := checked.totals.get(name, 0):
             yield f"  {name.replace('_', ' '):<14} {count:>10,}"
     if needed is not None and audit is not None:
-        yield ""
-        yield from _necessary_report(needed, audit)
+        yield from ("", *_necessary_report(needed, audit))
 
 
 def _necessary_report(needed: Necessary, audit: Audit) -> Iterator[str]:
@@ -105,47 +104,26 @@ def _edge_statistics(needed: Necessary) -> tuple[int, float, int]:
 
 
 def _document(
-    path: str,
-    outcome: Outcome,
-    checked: Checked,
-    needed: Necessary | None,
-    audit: Audit | None,
+    path: str, outcome: Outcome, checked: Checked, needed: Necessary | None, audit: Audit | None
 ) -> dict[str, Any]:
-    judgement = checked.judgement
-    verdict = judgement.verdict
-    lost = verdict.lost_witnesses
+    verdict = checked.judgement.verdict
     document: dict[str, Any] = {
         "path": path,
         "outcome": outcome.name.lower(),
-        "sentence": judgement.sentence,
+        "sentence": checked.judgement.sentence,
         "order": verdict.order,
         "holds": verdict.holds,
         "deliveries_examined": verdict.deliveries,
         "violations": verdict.violations,
-        "witness": _plain(asdict(verdict.witness)) if verdict.witness is not None else None,
+        "witness": verdict.witness,
         "lost_causes": verdict.lost_causes,
-        "lost_cause": _plain(asdict(lost[0])) if lost else None,
-        "delivery": _plain(asdict(checked.deliveries)),
+        "lost_cause": next(iter(verdict.lost_witnesses), None),
+        "delivery": checked.deliveries,
         **{name: checked.totals[name] for name in UNJUDGED if name in checked.totals},
         "quarantine": list(checked.quarantine[:SHOWN]),
     }
     if needed is not None and audit is not None:
         edges, mean, most = _edge_statistics(needed)
-        document["necessary"] = {
-            "edges": edges,
-            "units_mean": mean,
-            "units_max": most,
-            "audit": _plain(asdict(audit)) | {"holds": audit.holds},
-        }
+        sizes = {"edges": edges, "units_mean": mean, "units_max": most}
+        document["necessary"] = {**sizes, "audit": plain(audit) | {"holds": audit.holds}}
     return document
-
-
-def _plain(value: Any) -> Any:
-    """Events and units as objects with named fields, which `asdict` leaves as tuples."""
-    if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, dict):
-        return {key: _plain(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(member) for member in value]
-    return value

@@ -1,6 +1,17 @@
-"""`happened explore`: every interleaving of every small program."""
+"""Run a protocol through every interleaving of every program of a given size (each process performs a
+sequence of multicasts; packets arrive in any order), and judge it at every step: safety (the order it
+promises, at most once), agreement (for total order: no two processes deliver two messages in opposite
+orders), liveness (everything is delivered) and, for protocols that expose their log, optimality (every
+message and every log holds exactly the necessary information). A violation comes with a schedule that leads
+to it, the shortest of its kind first.
+
+A tracker is run through every computation with this many messages and relevant events (messages late, lost
+and, without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a
+set.
+"""
 
 import argparse
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import tracking
@@ -12,36 +23,16 @@ from ..sim.automaton import Factory
 from ..sim.explore import Exploration, explore
 from ..sim.explore_tracking import explore_tracking
 from ..sim.programs import CASTS
-from .options import add_promised_order, option
+from .options import add_promised_order, given, option, positive, refuse_given
 from .parser import Parser, meant
-from .terminal import positive, print_json, progress
-from .terrain_option import read_terrain
+from .terminal import print_answer, progress
 
 if TYPE_CHECKING:
     from ..sim.terrain import Terrain
 
 PROCESSES = 3
+COUNTS = ("programs", "states", "transitions")
 
-DESCRIPTION = """\
-Run a protocol through every interleaving of every program of a given size (each process performs a sequence
-of multicasts; packets arrive in any order), and judge it at every step: safety (the order it promises, at
-most once), agreement (for total order: no two processes deliver two messages in opposite orders), liveness
-(everything is delivered) and, for protocols that expose their log, optimality (every message and every log
-holds exactly the necessary information). A violation comes with a schedule that leads to it, the shortest
-of its kind first.
-
-A tracker is run through every computation with this many messages and relevant events (messages late, lost
-and, without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a
-set.
-"""
-
-_PROMISES = {
-    "safety": "safety",
-    "agreement": "agreement",
-    "liveness": "liveness",
-    "optimality": "optimality",
-    "error": "no exception",
-}
 
 EPILOG = """\
 example:
@@ -54,22 +45,16 @@ exit codes: 0 no violation, 1 violation, 2 bad usage
 
 
 def add_arguments(parser: Parser) -> None:
-    add = parser.add_argument
     option(parser, "--protocol", "or a tracker", type=_name, default=DEFAULT)
     option(parser, "--processes", f"default: {PROCESSES}, or the topology's", type=positive)
     option(parser, "--topology", "processes are then told apart")
     option(parser, "--messages", type=positive, default=3)
-    add("--casts", choices=CASTS, help="destinations of messages (default: the most the protocol offers)")
-    add(
-        "--relevant-events",
-        type=positive,
-        default=3,
-        metavar="R",
-        help="for a tracker: relevant events in all (default: %(default)s)",
-    )
+    about = "destinations of messages (default: the most the protocol offers)"
+    option(parser, "--casts", about, choices=CASTS)
+    option(parser, "--relevant-events R", "for a tracker: relevant events in all", type=positive, default=3)
     option(parser, "--fifo")
-    add("--no-self", action="store_true", help="leave out messages addressed to their own sender")
-    add("--workers", type=positive, default=1, metavar="K", help="processes to explore with (default: 1)")
+    option(parser, "--no-self", "leave out messages addressed to their own sender")
+    option(parser, "--workers K", "processes to explore with", type=positive, default=1)
     add_promised_order(parser)
     option(parser, "--json")
 
@@ -88,14 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
     facts = protocols()[arguments.protocol]
     casts = arguments.casts or next(cast for cast in CASTS if cast in facts.assumes.casts)
     if casts not in facts.assumes.casts:
-        raise LocalProtocolError(
-            f"{arguments.protocol} offers {', '.join(sorted(facts.assumes.casts))}, not {casts}"
-        )
+        offered = ", ".join(sorted(facts.assumes.casts))
+        raise LocalProtocolError(f"{arguments.protocol} offers {offered}, not {casts}")
     if facts.assumes.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
     order = Order(arguments.order) if arguments.order else facts.order
     make: str | Factory = arguments.protocol
-    processes, routers, terrain = arguments.processes or PROCESSES, 0, read_terrain(arguments.topology)
+    processes, routers, terrain = arguments.processes or PROCESSES, 0, arguments.topology
     if terrain is not None:
         make, processes, routers = _on_terrain(terrain, arguments)
     with progress("exploring", unit="programs") as bar:
@@ -108,19 +92,19 @@ def run(arguments: argparse.Namespace) -> int:
             make,
             processes,
             arguments.messages,
-            fifo=arguments.fifo,
+            **given(arguments, "fifo workers"),
             self_addressed=not arguments.no_self,
             casts=casts,
             order=order,
             renamed=terrain is not None,
             routers=routers,
-            workers=arguments.workers,
             progress=advance,
         )
-    if arguments.json:
-        print_json(_as_json(arguments, processes, casts, order, result))
-    else:
-        _print(order, result)
+
+    def document() -> dict[str, Any]:
+        return _as_json(arguments, processes, casts, order, result)
+
+    print_answer(arguments, document, _lines(order, result))
     return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 
@@ -128,25 +112,20 @@ def _run_tracker(arguments: argparse.Namespace) -> int:
     name, facts = arguments.protocol, tracking.facts_of(arguments.protocol)
     arguments.processes = arguments.processes or PROCESSES
     tracking.create(name, 0, arguments.processes)  # which refuses a wrong bound
-    for given in ("casts", "order", "topology"):
-        if getattr(arguments, given) is not None:
-            raise LocalProtocolError(f"--{given} is for ordering protocols, and {name} is a tracker")
+    reason = f"is for ordering protocols, and {name} is a tracker"
+    refuse_given(arguments, ("casts", "order", "topology"), reason)
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{name} needs FIFO links; add --fifo")
-    sizes = {key: getattr(arguments, key) for key in ("processes", "messages", "fifo")}
-    sizes["relevant"] = arguments.relevant_events
+    sizes = given(arguments, "processes messages fifo") | {"relevant": arguments.relevant_events}
     result = explore_tracking(name, **sizes, bound=tracking.bound_of(name))
     found = {"states": result.states, "transitions": result.transitions, "sends_refused": result.refused}
-    if arguments.json:
-        violations = [{"reason": each.reason, "schedule": list(each.schedule)} for each in result.violations]
-        print_json({"protocol": name, **sizes, **found, "violations": violations})
-    else:
-        for title, count in found.items():
-            print(f"{title.replace('_', ' '):<14} {count:>12,}")
-        print(f"{'timestamps':<14} {'WRONG' if result.violations else 'exact':>12}")
-        for violation in result.violations:
-            print(f"\n{violation.reason}")
-            print(*(f"  {place:>3}. {line}" for place, line in enumerate(violation.schedule, 1)), sep="\n")
+    violations = [{"reason": each.reason, "schedule": each.schedule} for each in result.violations]
+    lines = [f"{title.replace('_', ' '):<14} {count:>12,}" for title, count in found.items()]
+    lines.append(f"{'timestamps':<14} {'WRONG' if violations else 'exact':>12}")
+    for violation in result.violations:
+        lines += [f"\n{violation.reason}", *_steps(violation.schedule)]
+    document = {"protocol": name, **sizes, **found, "violations": violations}
+    print_answer(arguments, lambda: document, lines)
     return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 
@@ -162,50 +141,43 @@ def _on_terrain(terrain: "Terrain", arguments: argparse.Namespace) -> tuple[Fact
         raise LocalProtocolError(
             f"{terrain.source} has {terrain.applications} processes; leave --processes out"
         )
-    return (
-        terrain.factory(arguments.protocol),
-        terrain.applications,
-        len(terrain.names) - terrain.applications,
-    )
+    routers = len(terrain.names) - terrain.applications
+    return terrain.factory(arguments.protocol), terrain.applications, routers
 
 
 def _as_json(
     arguments: argparse.Namespace, processes: int, casts: str, order: str, result: Exploration
 ) -> dict[str, Any]:
     return {
-        "protocol": arguments.protocol,
+        **given(arguments, "protocol messages fifo"),
         "processes": processes,
-        "messages": arguments.messages,
         "casts": casts,
         "order": order,
-        "fifo": arguments.fifo,
         "self_addressed": not arguments.no_self,
-        "programs": result.programs,
-        "states": result.states,
-        "transitions": result.transitions,
+        **{name: getattr(result, name) for name in COUNTS},
         "programs_violating": result.counts(),
         "violations": [
-            {
-                "kind": violation.kind,
-                "program": str(violation.program),
-                "reason": violation.reason,
-                "schedule": list(violation.schedule),
-            }
-            for violation in result.violations
+            {"kind": v.kind, "program": str(v.program), "reason": v.reason, "schedule": v.schedule}
+            for v in result.violations
         ],
     }
 
 
-def _print(order: str, result: Exploration) -> None:
-    print(f"{'order':<12} {order:>12}")
-    for name in ("programs", "states", "transitions"):
-        print(f"{name:<12} {getattr(result, name):>12,}")
+def _lines(order: str, result: Exploration) -> Iterator[str]:
+    yield f"{'order':<12} {order:>12}"
+    for name in COUNTS:
+        yield f"{name:<12} {getattr(result, name):>12,}"
+    promises = {kind: "no exception" if kind == "error" else kind for kind in result.counts()}
     for kind, count in result.counts().items():
         verdict = f"violated by {count:,} programs" if count else "holds"
-        print(f"{_PROMISES[kind]:<12} {verdict:>12}")
-    for kind in result.counts():
+        yield f"{promises[kind]:<12} {verdict:>12}"
+    for kind, promise in promises.items():
         shortest = next((violation for violation in result.violations if violation.kind == kind), None)
         if shortest is not None:
-            print(f"\n{_PROMISES[kind]} violated: {shortest.reason}")
-            print(f"  program {shortest.program}")
-            print(*(f"  {place:>3}. {line}" for place, line in enumerate(shortest.schedule, 1)), sep="\n")
+            yield f"\n{promise} violated: {shortest.reason}"
+            yield f"  program {shortest.program}"
+            yield from _steps(shortest.schedule)
+
+
+def _steps(schedule: Iterable[str]) -> Iterator[str]:
+    yield from (f"  {place:>3}. {line}" for place, line in enumerate(schedule, 1))

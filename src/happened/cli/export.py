@@ -1,4 +1,4 @@
-"""happened export: a trace, or a part of one, in the formats of other tools."""
+"""Write a trace in the format of another tool, or a part of it as a trace of its own."""
 
 import argparse
 import sys
@@ -6,43 +6,35 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
-from .options import add_output
+from .options import add_output, add_slice_options, chosen_part, option
 from .output import refuse_earlier_file, replacing
 from .parser import Parser
-from .slice_options import add_slice_options, chosen_part
 from .terminal import note
 
 TRACE = "trace"
 """Our own trace in Parquet: a directory, where the others are one text."""
-
-
-DESCRIPTION = "Write a trace in the format of another tool, or a part of it as a trace of its own."
+PICTURE = (
+    "the picture of svg and png: the space–time diagram (default), the Hasse diagram of the relevant events, "
+    "or the spans of the largest request"
+)
 
 
 def add_arguments(parser: Parser) -> None:
-    from ..view.exports import FORMATS
-    from ..view.exports.to_svg import PICTURES
+    from ..view.exports import FORMATS, PICTURES
 
     formats = {TRACE: "our own trace, Parquet parts in a directory"} | {
         name: each.description for name, each in FORMATS.items()
     }
     parser.epilog = "formats:\n" + "\n".join(f"  {name:10}{text}" for name, text in formats.items())
-    parser.add_argument("path", metavar="TRACE", help="a trace, or a directory that has one inside")
-    parser.add_argument("--to", choices=formats, required=True, metavar="FORMAT", help="one of those below")
+    option(parser, "path TRACE", "a trace, or a directory that has one inside")
+    option(parser, "--to FORMAT", "one of those below", choices=formats, required=True)
     add_output(parser, "a file, or a directory for a trace (default: stdout)")
-    parser.add_argument(
-        "--picture",
-        choices=PICTURES,
-        default="space",
-        help="the picture of svg and png: the space–time diagram (default), the Hasse diagram of the "
-        "relevant events, or the spans of the largest request",
-    )
+    option(parser, "--picture", PICTURE, choices=PICTURES, default="space")
     add_slice_options(parser)
-    parser.add_argument("--process", metavar="A,B", help="these processes alone")
+    option(parser, "--process A,B", "these processes alone")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from ..trace.atomic import whole_file
     from ..view.exports import FORMATS
     from ..view.pages import viewed
@@ -72,7 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
         with whole_file(arguments.out) as unfinished, unfinished.open("wb") as out:
             out.writelines(FORMATS[arguments.to].chunks(parts, arguments.picture))
     note(f"{events:,} events of {len(parts):,} computation{'' if len(parts) == 1 else 's'}")
-    return ExitCode.HOLDS
 
 
 def _write_trace(parts: Any, out: Any) -> None:

@@ -1,22 +1,16 @@
-"""`happened node keys`: an authority of one's own and a certificate for each node, or a key that nodes share.
-
-Exit 0 written, 2 bad names, existing files or an unusable authority.
+"""Make keys by which nodes recognise each other: an authority of your own for mutual TLS and a certificate
+for each node; or one random key that all nodes of a laboratory share (mode 0600). A shared key keeps
+strangers out and frames intact, but does not hide them, and whoever holds it can take any name.
 """
 
 import argparse
 from pathlib import Path
 
-from ..core.exit_codes import ExitCode
 from ..net import identity
-from .options import option
-from .parser import Parser
-from .terminal import local_path, note
+from .options import local_path, option
+from .parser import Parser, add_command, add_forms
+from .terminal import note
 
-DESCRIPTION = """\
-Make keys by which nodes recognise each other: an authority of your own for mutual TLS and a certificate for
-each node; or one random key that all nodes of a laboratory share (mode 0600). A shared key keeps strangers
-out and frames intact, but does not hide them, and whoever holds it can take any name.
-"""
 EPILOG = """\
 examples:
   happened node keys authority --pki pki && happened node keys issue --pki pki alice bob carol
@@ -27,35 +21,17 @@ Nothing is overwritten, except the certificates that `renew` renews.
 
 
 def add_arguments(parser: Parser) -> None:
-    actions = parser.add_subparsers(title="forms", metavar="FORM", required=True)
-    init = actions.add_parser(
-        "authority", help="make the authority", description="Make the authority's key pair."
-    )
-    init.add_argument("--name", default="happened authority", help="its name (default: %(default)s)")
-    init.set_defaults(run=run_init)
-    issue = actions.add_parser(
-        "issue",
-        help="make a certificate for each NAME",
-        description="Make a key and a certificate for each node: the certificate's name is the node's name.",
-    )
-    issue.set_defaults(run=run_issue)
-    renew = actions.add_parser(
-        "renew",
-        help="let the certificate of each NAME last longer",
-        description="Put a new certificate in the place of each node's, for the key that it has, so that\n"
-        "what the node has signed stays good.",
-    )
-    renew.set_defaults(run=run_renew)
-    for action, days in ((init, 3650), (issue, 365), (renew, 365)):
-        if action is not init:
-            action.add_argument("names", metavar="NAME", nargs="+", help="a node's name")
-        option(action, "--pki", default=Path("pki"))
-        option(action, "--days", type=_days, default=days)
-    shared = actions.add_parser(
-        "shared", help="make a key that all nodes share", description="Write a fresh random key to a file."
-    )
-    shared.add_argument("path", metavar="FILE", type=local_path, help="where to write it; never overwritten")
-    shared.set_defaults(run=run_shared)
+    forms = add_forms(parser)
+    init = add_command(forms, "authority", authority)
+    option(init, "--name NAME", "its name", default="happened authority")
+    each = [add_command(forms, "issue", issue), add_command(forms, "renew", renew)]
+    for form in (init, *each):
+        if form is not init:
+            option(form, "names NAME", "a node's name", nargs="+")
+        option(form, "--pki", default=Path("pki"))
+        option(form, "--days", type=_days, default=3650 if form is init else 365)
+    about = "where to write it; never overwritten"
+    option(add_command(forms, "shared", shared), "path FILE", about, type=local_path)
 
 
 def _days(text: str) -> int:
@@ -64,33 +40,33 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def run_init(arguments: argparse.Namespace) -> int:
+def authority(arguments: argparse.Namespace) -> None:
+    """Make the authority's key pair."""
     identity.make_authority(arguments.pki, name=arguments.name, days=arguments.days)
     print(arguments.pki / identity.AUTHORITY_CERTIFICATE)
     note(
         f"{identity.AUTHORITY_CERTIFICATE} goes to every node; "
         f"{identity.AUTHORITY_KEY} stays here: whoever has it can be anybody"
     )
-    return ExitCode.HOLDS
 
 
-def run_issue(arguments: argparse.Namespace) -> int:
+def issue(arguments: argparse.Namespace) -> None:
+    """Make a key and a certificate for each node: the certificate's name is the node's name."""
     for name in arguments.names:
-        for path in identity.issue(arguments.pki, name, days=arguments.days):
-            print(path)
+        print(*identity.issue(arguments.pki, name, days=arguments.days), sep="\n")
     note(f"each node gets its own two files and {identity.AUTHORITY_CERTIFICATE}, and nobody else's .key")
-    return ExitCode.HOLDS
 
 
-def run_renew(arguments: argparse.Namespace) -> int:
+def renew(arguments: argparse.Namespace) -> None:
+    """Put a new certificate in the place of each node's, for the key that it has, so that what the node has
+    signed stays good."""
     for name in arguments.names:
         print(identity.renew(arguments.pki, name, days=arguments.days))
     note("put each in the place of the old one, and in the folders of those who check what the node signs")
-    return ExitCode.HOLDS
 
 
-def run_shared(arguments: argparse.Namespace) -> int:
+def shared(arguments: argparse.Namespace) -> None:
+    """Write a fresh random key that all nodes share to a file."""
     identity.make_key(arguments.path)
     print(arguments.path)
     note("copy it to every node, and keep it from everyone else")
-    return ExitCode.HOLDS

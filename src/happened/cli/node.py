@@ -1,4 +1,7 @@
-"""`happened node`: runs one process of a system, which takes commands as lines on stdin."""
+"""Run a node from its configuration file, which --config names; or make keys for nodes, or chat. A node reads
+commands from stdin and prints answers and delivered messages on stdout, logs on stderr: one JSON object a
+line each.
+"""
 
 import argparse
 import asyncio
@@ -10,19 +13,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError, LocalProtocolError
-from ..core.exit_codes import ExitCode
-from .options import option
-from .parser import Command, Parser, add_forms
-from .terminal import local_path, stdin_lines
+from .options import local_path, option
+from .parser import Command, Parser, add_forms, add_modules
+from .terminal import stdin_lines, until_one_ends
 
 if TYPE_CHECKING:  # imported late: `happened --help` does not need the runtime
     from ..net import Message, Node
 
-DESCRIPTION = """\
-Run a node from its configuration file, which --config names; or make keys for nodes, or chat. A node reads
-commands from stdin and prints answers and delivered messages on stdout, logs on stderr: one JSON object a
-line each.
-"""
 EPILOG = """\
 to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
              {"to": ["bob"], "text": "hello", "ordered": false} outside of all orders: docs/runtime.md
@@ -52,20 +49,16 @@ FORMS = {
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("--config", type=local_path, metavar="FILE", help="TOML; see docs/runtime.md")
+    option(parser, "--config FILE", "TOML; see docs/runtime.md", type=local_path)
     option(parser, "--trace", "overrides the file")
-    parser.add_argument("--manual-ack", action="store_true", help="acknowledge deliveries by commands only")
-    parser.add_argument("--stay", action="store_true", help="continue after the end of stdin")
-    parser.add_argument(
-        "--log-level",
-        default="INFO",
-        choices=["DEBUG", "INFO", "WARNING", "ERROR"],
-        help="level of the lines on stderr (default: %(default)s)",
-    )
-    add_forms(parser, FORMS, __package__, required=False)
+    option(parser, "--manual-ack", "acknowledge deliveries by commands only")
+    option(parser, "--stay", "continue after the end of stdin")
+    levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
+    option(parser, "--log-level", "level of the lines on stderr", choices=levels, default="INFO")
+    add_modules(add_forms(parser, required=False), FORMS)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if arguments.config is None:
         raise LocalProtocolError(
             "name the configuration of the node with --config FILE, or give a form: chat, keys"
@@ -79,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=arguments.log_level, handlers=[handler], force=True)
     node = make_node(config)
-    return asyncio.run(_Session(node, manual=arguments.manual_ack, stay=arguments.stay).run(config))
+    asyncio.run(_Session(node, manual=arguments.manual_ack, stay=arguments.stay).run(config))
 
 
 class JsonLines(logging.Formatter):
@@ -112,25 +105,20 @@ class _Session:
         self._unacknowledged: dict[int, Message] = {}
         self._stop = asyncio.Event()
 
-    async def run(self, config: dict[str, Any]) -> int:
+    async def run(self, config: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         async with self._node as node:
             for which in (signal.SIGINT, signal.SIGTERM):  # before this, a signal ends the process at once
                 loop.add_signal_handler(which, self._stop.set)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             metrics = await self._metrics(config["metrics"]) if "metrics" in config else None
-            jobs = [asyncio.create_task(job) for job in (self._deliver(), self._obey(), self._stop.wait())]
-            done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
-            for job in jobs:
-                job.cancel()
-            await asyncio.gather(*jobs, return_exceptions=True)
+            done = await until_one_ends(self._deliver(), self._obey(), self._stop.wait())
             if metrics is not None:
                 metrics.close()
             if node.failure is not None:
                 raise node.failure
             for job in done:
                 job.result()
-        return ExitCode.HOLDS
 
     def _reload(self) -> None:
         try:

@@ -33,15 +33,14 @@ def refuse_earlier(out: Path | None, names: Iterable[str], *, force: bool) -> No
 
 
 def refuse_earlier_file(path: Path | None, *, force: bool) -> None:
-    """Raise if a file exists and may not be replaced, if it is a directory, or if its directory does not
-    exist."""
-    if path is not None and not path.parent.is_dir():
-        raise LocalProtocolError(
-            f"{path}: there is no directory {path.parent}; make it, or name another file"
-        )
-    if path is not None and path.is_dir():
+    """Raise if a file exists and may not be replaced, is a directory, or has no directory to be in."""
+    if path is None:
+        return
+    if not (folder := path.parent).is_dir():
+        raise LocalProtocolError(f"{path}: there is no directory {folder}; make it, or name another file")
+    if path.is_dir():
         raise LocalProtocolError(f"{path} is a directory; name a file to write")
-    if path is not None and path.exists() and not force:
+    if path.exists() and not force:
         raise LocalProtocolError(f"{path} exists already; name another file, or replace it with --force")
 
 
@@ -91,8 +90,7 @@ def _resolved(path: "AnyPath") -> "AnyPath":
 
 
 def _is_result(entry: "AnyPath", traces: bool) -> bool:
-    """Whether it is a file of RESULTS, or a directory with nothing but Parquet in it; with `traces`, also an
-    import's."""
+    """Whether it is one of RESULTS, or a directory of Parquet alone; with `traces`, also an import's."""
     if entry.name in TRACES:
         return traces
     if entry.is_file():

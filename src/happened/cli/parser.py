@@ -1,7 +1,8 @@
 """The parser of the command line: one shape for every command, and suggestions for words that do not exist.
 
-A command is a module with a DESCRIPTION, perhaps an EPILOG, `add_arguments(parser)` and `run(arguments)`; one
-that has forms (`ask why`, `topology show`) adds them with `add_forms`, each of the same shape.
+A command is a module: its docstring is the description that `--help` prints, EPILOG what follows the options;
+`add_arguments(parser)` declares its arguments and `run(arguments)` does the work. One that has forms (`ask
+why`, `topology show`) adds them with `add_command`; a form may also be a function, which is its own `run`.
 """
 
 import argparse
@@ -12,6 +13,8 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 WIDTH = 100
+
+Run = Callable[[argparse.Namespace], int | None]  # returns an exit code; None: what was asked is done
 
 
 class Command(NamedTuple):
@@ -31,8 +34,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        options["allow_abbrev"] = False
-        super().__init__(**options)
+        super().__init__(**options | {"allow_abbrev": False})
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -54,46 +56,46 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
-            raise argparse.ArgumentError(
-                action,
-                f"invalid choice: {str(value)!r}; {meant(str(value), known)}choose from: {', '.join(known)}",
-            )
+            hint = f"{meant(str(value), known)}choose from: {', '.join(known)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {str(value)!r}; {hint}")
 
 
-def later(module: str) -> Callable[[argparse.Namespace], int]:
-    """The `run` of another module of this package, which is imported only when it is called, and not for
-    --help."""
+def later(module: str, name: str = "run") -> Run:
+    """A function of another module of this package, which is not imported before it is called."""
 
-    def run(arguments: argparse.Namespace) -> int:
-        return int(import_module(f".{module}", __package__).run(arguments))
+    def run(arguments: argparse.Namespace) -> int | None:
+        code: int | None = getattr(import_module(f".{module}", __package__), name)(arguments)
+        return code
 
     return run
 
 
-def add_command(subparsers: Any, name: str, help: str, source: Any) -> Parser:
-    """Add the command that a module, or a class of the same shape, describes."""
+def add_command(subparsers: Any, name: str, source: Any, help: str = "") -> Parser:
+    """Add the command that a module, a function or an object with the attributes of a module describes;
+    without a `help` its description says enough."""
+    told = source.__doc__ or ""
+    paragraphs = told.split("\n\n")
     parser: Parser = subparsers.add_parser(
         name,
-        help=help,
-        description=_wrapped(source.DESCRIPTION),
+        help=help or f"{told[:1].lower()}{told[1:].rstrip('.')}",
+        description="\n\n".join(textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in paragraphs),
         epilog=getattr(source, "EPILOG", None),
     )
-    if hasattr(source, "run"):
-        parser.set_defaults(run=source.run)
-    source.add_arguments(parser)
+    run = source if callable(source) else getattr(source, "run", None)
+    if run is not None:
+        parser.set_defaults(run=run)
+    if hasattr(source, "add_arguments"):
+        source.add_arguments(parser)
     return parser
 
 
-def add_forms(
-    parser: argparse.ArgumentParser, forms: Mapping[str, Command], package: str, *, required: bool = True
-) -> None:
-    """Add the forms of a command: `happened COMMAND FORM …`."""
+def add_forms(parser: argparse.ArgumentParser, required: bool = True) -> Any:
+    """Where the forms of a command are added: `happened COMMAND FORM …`."""
     metavar = "FORM" if required else "[FORM]"
-    subparsers = parser.add_subparsers(title="forms", metavar=metavar, required=required)
-    for name, form in forms.items():
-        add_command(subparsers, name, form.help, import_module(f".{form.module}", package))
+    return parser.add_subparsers(title="forms", metavar=metavar, required=required)
 
 
-def _wrapped(text: str) -> str:
-    """Wraps a description of one line; one that has lines of its own stays unchanged."""
-    return text if "\n" in text.strip() else textwrap.fill(text, WIDTH)
+def add_modules(subparsers: Any, commands: Mapping[str, Command]) -> None:
+    """Add commands with all their options, which imports their modules."""
+    for name, command in commands.items():
+        add_command(subparsers, name, import_module(f".{command.module}", __package__), command.help)

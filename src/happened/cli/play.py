@@ -1,4 +1,6 @@
-"""`happened play`: a small program step by step, with what each process knows."""
+"""Play a small program step by step: what each message carries, what is held and for what, what each process
+remembers, and why it may forget.
+"""
 
 import argparse
 import json
@@ -14,11 +16,10 @@ from ..sim.programs import read_program
 from ..sim.scenes import story_text
 from ..sim.story import Story, TrackerStory
 from ..sim.terrain import Terrain
-from .options import add_output, add_promised_order, option
+from .options import add_output, add_promised_order, given, local_path, option, refuse_given
 from .output import refuse_earlier_file
 from .parser import Parser
-from .terminal import local_path, note, print_answer
-from .terrain_option import read_terrain
+from .terminal import note, print_answer
 
 EPILOG = """\
 A program says who sends to whom, in which order: 0: {1,2} {0}; 2: {1} lets process 0 send to 1 and 2 and
@@ -40,38 +41,21 @@ or a message is never delivered though nobody refused anything, 2 bad usage or i
 """
 
 
-DESCRIPTION = (
-    "Play a small program step by step: what each message carries, what is held and for what, what each "
-    "process remembers, and why it may forget."
-)
-
-
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", nargs="?", help='such as "0: {1,2}; 1: {2}"')
+    option(parser, "program PROGRAM", 'such as "0: {1,2}; 1: {2}"', nargs="?")
     what = parser.add_mutually_exclusive_group()
     option(what, "--protocol", f"without it {DEFAULT}", choices=sorted(protocols()))
     option(what, "--tracker")
     option(parser, "--topology", "its processes are numbered, routers last")
     option(parser, "--fifo")
-    parser.add_argument(
-        "--tick-at-deliveries", action="store_true", help="clocks count deliveries too, not only sends"
-    )
+    option(parser, "--tick-at-deliveries", "clocks count deliveries too, not only sends")
     add_promised_order(parser)
     how = parser.add_mutually_exclusive_group()
     option(how, "--seed", default=0)
-    how.add_argument(
-        "--schedule",
-        metavar="FILE",
-        type=local_path,
-        help="one line for each step; the remaining steps then happen in order. - is stdin",
-    )
-    how.add_argument(
-        "--from",
-        dest="found",
-        metavar="FILE",
-        type=local_path,
-        help="play the first counterexample of `happened explore --json`",
-    )
+    about = "one line for each step; the remaining steps then happen in order. - is stdin"
+    option(how, "--schedule FILE", about, type=local_path)
+    about = "play the first counterexample of `happened explore --json`"
+    option(how, "--from FILE", about, dest="found", type=local_path)
     add_output(parser, "a page to step through")
     option(parser, "--json")
 
@@ -94,7 +78,7 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
         for name in ("program", "protocol", "tracker", "order"):
             if getattr(arguments, name) is not None:
                 raise LocalProtocolError(f"a counterexample has its own {name}: leave that out with --from")
-        return _counterexample(arguments.found, read_terrain(arguments.topology))
+        return _counterexample(arguments.found, arguments.topology)
     if arguments.program is None:
         raise LocalProtocolError('name a program to play, as in: happened play "0: {1,2}; 1: {2}"')
     story: Story | TrackerStory
@@ -105,9 +89,8 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
             read_program(arguments.program),
             arguments.protocol or DEFAULT,
             order=arguments.order and Order(arguments.order),
-            fifo=arguments.fifo,
-            tick_at_deliveries=arguments.tick_at_deliveries,
-            terrain=read_terrain(arguments.topology),
+            **given(arguments, "fifo tick_at_deliveries"),
+            terrain=arguments.topology,
         )
     if arguments.schedule is None:
         return story.play(arguments.seed)
@@ -117,10 +100,8 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
 
 def _tracker_story(arguments: argparse.Namespace) -> TrackerStory:
     tracking.facts_of(arguments.tracker)  # which refuses an unknown name before the program is read
-    for given in ("topology", "tick_at_deliveries", "order"):
-        if getattr(arguments, given):
-            name = given.replace("_", "-")
-            raise LocalProtocolError(f"--{name} is for ordering protocols: leave it out with --tracker")
+    reason = "is for ordering protocols: leave it out with --tracker"
+    refuse_given(arguments, ("topology", "tick_at_deliveries", "order"), reason)
     return TrackerStory(read_program(arguments.program, events=True), arguments.tracker, fifo=arguments.fifo)
 
 

@@ -1,32 +1,28 @@
-"""`happened simulate`: run a protocol in virtual time and record what happened."""
+"""Run a protocol in virtual time: processes send at random times, and a network delays, reorders or
+duplicates their messages. The same seed and parameters give the same run, bit for bit. With --out, the
+events are recorded as a trace that `happened check` judges, with a ledger of every transmission's control
+information.
+"""
 
 import argparse
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
 from ..sim.network import Network, parse_delay, parse_partition
 from ..sim.run import MOST_TOLD, Parameters, simulate
 from ..sim.scenes import story_text
 from ..sim.workload import Workload, parse_pattern
-from .options import add_output, option
+from .options import add_output, given, option, usage_errors
 from .parser import Parser
-from .terminal import print_json, progress
-from .terrain_option import read_terrain
+from .terminal import print_answer, progress
 
 T = TypeVar("T")
 
 SHOWN = 10  # undelivered messages that are printed; --json has them all
-
-DESCRIPTION = """\
-Run a protocol in virtual time: processes send at random times, and a network delays, reorders or duplicates
-their messages. The same seed and parameters give the same run, bit for bit. With --out, the events are
-recorded as a trace that `happened check` judges, with a ledger of every transmission's control information.
-"""
 
 EPILOG = """\
 example:
@@ -35,10 +31,13 @@ example:
 `happened help patterns` lists patterns and delays, `happened help protocols` protocols and trackers.
 DIR gets trace/part-*.parquet, ledger/transmissions.parquet and summary.json; with --story, story.html too.
 """
+STORY = (
+    f"write a story of each step, as `happened play` does, for at most {MOST_TOLD} messages; with --tracker, "
+    "about the tracker"
+)
 
 
 def add_arguments(parser: Parser) -> None:
-    add = parser.add_argument
     option(parser, "--protocol", choices=sorted(protocols()), default=DEFAULT)
     option(parser, "--processes", "default: 10, or those of the topology", type=int)
     option(parser, "--topology", "every packet crosses its links, hop by hop")
@@ -47,89 +46,46 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--interval", "exponential", type=_or_usage(float), default=0.1)
     option(parser, "--delay", type=_or_usage(parse_delay), default="exp:0.1")
     option(parser, "--fifo")
-    add("--duplicate", type=float, default=0.0, metavar="P", help="probability that a packet arrives twice")
-    add(
-        "--partition",
-        type=_or_usage(parse_partition),
-        action="append",
-        default=[],
-        metavar="START:END:p0,p1",
-        help="cut these processes off from the rest for a while; may be repeated",
-    )
+    option(parser, "--duplicate P", "probability that a packet arrives twice", type=float, default=0.0)
+    about = "cut these processes off from the rest for a while; may be repeated"
+    many = {"type": _or_usage(parse_partition), "action": "append", "default": []}
+    option(parser, "--partition START:END:p0,p1", about, **many)
     option(parser, "--tracker")
     option(parser, "--relevant", "with --tracker", default=0.1)
     option(parser, "--seed", "without it drawn, and printed")
-    add(
-        "--story",
-        action="store_true",
-        help=f"write a story of each step, as `happened play` does, for at most {MOST_TOLD} messages; "
-        "with --tracker, about the tracker",
-    )
+    option(parser, "--story", STORY)
     add_output(parser, "a directory: trace, ledger and summary")
-    add("--units", action="store_true", help="record the units each message carries, for `check --necessary`")
+    option(parser, "--units", "record the units each message carries, for `check --necessary`")
     option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    terrain = read_terrain(arguments.topology)
+    terrain = arguments.topology
     processes = arguments.processes
     if processes is None:
         processes = 10 if terrain is None else terrain.applications
-    try:
+    with usage_errors():
         parameters = Parameters(
             seed=secrets.randbits(32) if arguments.seed is None else arguments.seed,
-            protocol=arguments.protocol,
+            **given(arguments, "protocol messages tracker relevant"),
             processes=processes,
-            messages=arguments.messages,
             workload=Workload(arguments.pattern, arguments.interval),
             network=Network(arguments.delay, arguments.fifo, arguments.duplicate, tuple(arguments.partition)),
-            tracker=arguments.tracker,
-            relevant=arguments.relevant,
             terrain=terrain,
         )
-    except ValueError as error:
-        raise LocalProtocolError(str(error)) from error
     with progress("simulating", parameters.messages, "messages") as bar:
         summary = simulate(
             parameters,
             arguments.out,
-            units=arguments.units,
-            force=arguments.force,
-            story=arguments.story,
+            **given(arguments, "units force story"),
             progress=bar.update,
         )
     if arguments.story and arguments.out is not None:
         from ..view.story_page import story_page
 
         (arguments.out / "story.html").write_text(story_page(summary["story"]), encoding="utf-8")
-    if arguments.json:
-        print_json(summary)
-    else:
-        _print(summary, arguments.out)
+    print_answer(arguments, lambda: summary, _lines(summary, arguments.out))
     return ExitCode.VIOLATED if summary["undelivered"] else ExitCode.HOLDS
-
-
-def _print(summary: dict[str, Any], out: Path | None) -> None:
-    if "story" in summary:
-        print("\n".join(story_text(summary["story"])), end="\n\n")
-    ledger = summary["ledger"]
-    print(f"{'seed':<16} {summary['parameters']['seed']:>12}")
-    print(f"{'virtual time':<16} {summary['virtual_seconds']:>12,.3f} s")
-    for name in ("messages", "transmissions", "added", "arrivals", "deliveries"):
-        print(f"{name:<16} {ledger[name]:>12,}")
-    print(f"{'undelivered':<16} {len(summary['undelivered']):>12,}")
-    print(f"\n{'':<16} {'mean':>12} {'p99':>12} {'max':>12}")
-    tracked = summary["parameters"]["tracker"] is not None
-    for name, title, digits in (*_SPREADS, *_TRACKING) if tracked else _SPREADS:
-        spread = ledger[name]
-        if spread is not None:
-            p99 = f"{spread['p99']:,.3f}" if "p99" in spread else ""
-            print(f"{title:<16} {spread['mean']:>12,.3f} {p99:>12} {spread['max']:>12,.{digits}f}")
-    for left in summary["undelivered"][:SHOWN]:
-        reason = ", ".join(left["waits_for"]) or "no reason its machine gives"
-        print(f"{left['process']} never delivered {left['message']}: waits for {reason}")
-    if out is not None:
-        print(f"\nrecorded in {out}; judge it with: happened check {out}")
 
 
 _SPREADS = (
@@ -143,6 +99,27 @@ _SPREADS = (
     ("late", "added delay, s", 3),
 )
 _TRACKING = (("tracking_entries", "tracker entries", 0), ("tracking_bytes", "tracker bytes", 0))
+
+
+def _lines(summary: dict[str, Any], out: Path | None) -> Iterator[str]:
+    if "story" in summary:
+        yield from (*story_text(summary["story"]), "")
+    ledger, parameters = summary["ledger"], summary["parameters"]
+    yield f"{'seed':<16} {parameters['seed']:>12}"
+    yield f"{'virtual time':<16} {summary['virtual_seconds']:>12,.3f} s"
+    for name in ("messages", "transmissions", "added", "arrivals", "deliveries"):
+        yield f"{name:<16} {ledger[name]:>12,}"
+    yield f"{'undelivered':<16} {len(summary['undelivered']):>12,}"
+    yield f"\n{'':<16} {'mean':>12} {'p99':>12} {'max':>12}"
+    for name, title, digits in _SPREADS if parameters["tracker"] is None else (*_SPREADS, *_TRACKING):
+        if (spread := ledger[name]) is not None:
+            p99 = f"{spread['p99']:,.3f}" if "p99" in spread else ""
+            yield f"{title:<16} {spread['mean']:>12,.3f} {p99:>12} {spread['max']:>12,.{digits}f}"
+    for left in summary["undelivered"][:SHOWN]:
+        reason = ", ".join(left["waits_for"]) or "no reason its machine gives"
+        yield f"{left['process']} never delivered {left['message']}: waits for {reason}"
+    if out is not None:
+        yield f"\nrecorded in {out}; judge it with: happened check {out}"
 
 
 def _or_usage(parse: Callable[[str], T]) -> Callable[[str], T]:

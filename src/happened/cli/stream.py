@@ -1,30 +1,4 @@
-"""`happened stream`: what caused what in a trace that is still being written."""
-
-import argparse
-import logging
-import signal
-from collections.abc import Mapping
-from typing import Any
-
-from ..causality.live import Rules
-from ..causality.questions.order import QUESTION as ORDER
-from ..core.errors import CausalityError, LocalProtocolError, TraceFormatError
-from ..trace.location import was_complete
-from ..trace.store import AnyPath
-from . import stream_spans
-from .analyzing import tell
-from .options import add_completeness, option
-from .parser import Parser
-from .stream_spans import OTLP_SETTLE, seconds
-from .terminal import note, positive, stored_path
-
-LOOKING = 0.5  # seconds until a signal is noticed
-SETTLE = 600
-STARTS = 3
-"""How often a query is started again if Spark did not wait for its Python process."""
-
-DESCRIPTION = """\
-Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
+"""Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
 predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
 its causes have arrived. Interrupt or kill it, and start it again with the same --out: it resumes where it
 was.
@@ -32,6 +6,29 @@ was.
 With --otlp, receive spans from OpenTelemetry's exporters and collectors instead: early deliveries, critical
 paths and skew of the last minutes as tables and on a page, while the system runs.
 """
+
+import argparse
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ..causality.live import Rules
+from ..causality.questions.order import QUESTION as ORDER
+from ..core.errors import CausalityError, LocalProtocolError
+from ..trace.location import was_complete
+from ..trace.store import AnyPath
+from . import stream_spans
+from .analyzing import refuse_absent, tell
+from .options import add_completeness, given, option, positive, stored_path
+from .parser import Parser
+from .stream_spans import OTLP_SETTLE, ended_by_signal, seconds
+from .terminal import note
+
+LOOKING = 0.5  # seconds until a signal is noticed
+SETTLE = 600
+STARTS = 3
+"""How often a query is started again if Spark did not wait for its Python process."""
+
 EPILOG = """\
 examples:
   happened stream run --out live                 a finished trace, to its end
@@ -48,33 +45,17 @@ OF_STATE = ("arrived", "ended", "live", "state_bytes")
 
 
 def add_arguments(parser: Parser) -> None:
-    add = parser.add_argument
-    add(
-        "trace",
-        type=stored_path,
-        nargs="?",
-        metavar="TRACE",
-        help="a directory of parts or JSON lines, or a file of those",
-    )
-    option(
-        parser, "--out", "a directory of tables; an earlier one is continued", type=stored_path, required=True
-    )
-    add(
-        "--follow",
-        action="store_true",
-        help="wait for more events, until interrupted (default: end with the present content)",
-    )
-    add(
-        "--every",
-        type=float,
-        default=1.0,
-        metavar="S",
-        help="with --follow or --otlp, seconds between batches",
-    )
+    about = "a directory of parts or JSON lines, or a file of those"
+    option(parser, "trace TRACE", about, type=stored_path, nargs="?")
+    about = "a directory of tables; an earlier one is continued"
+    option(parser, "--out", about, type=stored_path, required=True)
+    about = "wait for more events, until interrupted (default: end with the present content)"
+    option(parser, "--follow", about)
+    option(parser, "--every S", "with --follow or --otlp, seconds between batches", type=float, default=1.0)
     option(parser, "--settle", f"(default: {SETTLE}; with --otlp, {OTLP_SETTLE:g})", type=seconds)
-    add("--batch-bytes", type=positive, metavar="N", help="about this many bytes of files in a batch")
-    add("--receives", action="store_true", help="use receives as deliveries, of which the trace has none")
-    add("--relevant-only", action="store_true", help="predecessors among events marked relevant only")
+    option(parser, "--batch-bytes N", "about this many bytes of files in a batch", type=positive)
+    option(parser, "--receives", "use receives as deliveries, of which the trace has none")
+    option(parser, "--relevant-only", "predecessors among events marked relevant only")
     add_completeness(parser)
     option(parser, "--master", "without it on local[*]")
     option(parser, "--json")
@@ -86,8 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         return stream_spans.run(arguments)
     if arguments.trace is None:
         raise LocalProtocolError("name a trace to follow, or receive spans with --otlp")
-    if not arguments.trace.exists():
-        raise TraceFormatError("no such file or directory", file=str(arguments.trace))
+    refuse_absent(arguments.trace)
     if arguments.follow and arguments.complete:
         raise LocalProtocolError("a trace that still grows is not complete: drop --follow or --complete")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -95,11 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..spark.live.trace_tail import TraceTail
     from ..spark.session import session
 
-    rules = Rules(
-        retire=int((arguments.settle or SETTLE) * 1000),
-        receives=arguments.receives,
-        relevant_only=arguments.relevant_only,
-    )
+    retire = int((arguments.settle or SETTLE) * 1000)
+    rules = Rules(retire=retire, **given(arguments, "receives relevant_only"))
     out: AnyPath = arguments.out
     spark = session(arguments.master, brief=not arguments.follow, streams=True)
     shown = _Shown(out)
@@ -156,26 +133,18 @@ def _wait(query: Any, shown: _Shown) -> bool:
     Signals are only noted: this thread may be waiting for an answer of Spark's, and asking something else
     would mix up the two. PySpark's own handler of interrupts would cancel the batch.
     """
-    interrupted = False
-
-    def note_it(*_: object) -> None:
-        nonlocal interrupted
-        interrupted = True
-
-    before = {number: signal.signal(number, note_it) for number in (signal.SIGINT, signal.SIGTERM)}
+    interrupts: list[bool] = []
     try:
-        while not query.awaitTermination(LOOKING):
+        with ended_by_signal(lambda: interrupts.append(True), once=False):
+            while not query.awaitTermination(LOOKING):
+                shown.look()
+                if interrupts:
+                    query.stop()
+                    break
             shown.look()
-            if interrupted:
-                query.stop()
-                break
-        shown.look()
     except Exception as error:  # an error in a batch, inside a page of Java's
         raise CausalityError(_cause(str(error))) from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return interrupted
+    return bool(interrupts)
 
 
 def _cause(told: str) -> str:

@@ -3,13 +3,14 @@
 import argparse
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .terminal import local_path, note, print_answer
+from .options import local_path, option, refuse_given
+from .terminal import note, print_answer
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRPC, HTTP = "127.0.0.1:4317", "127.0.0.1:4318"
@@ -23,24 +24,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "spans", "receive spans over OTLP instead of following a trace; needs no Spark and no Java"
     )
-    group.add_argument("--otlp", action="store_true", help="receive spans, over gRPC and HTTP, on loopback")
-    about = f"where to listen for gRPC, or `{OFF}` (default: %(default)s)"
-    group.add_argument("--otlp-grpc", default=GRPC, metavar="HOST:PORT", help=about)
-    about = f"where to listen for HTTP, or `{OFF}` (default: %(default)s)"
-    group.add_argument("--otlp-http", default=HTTP, metavar="HOST:PORT", help=about)
-    about = "seconds without a span after which a trace leaves the tables and the page (default: %(default)g)"
-    group.add_argument("--remember", type=seconds, default=300.0, metavar="S", help=about)
-    about = "spans in the window; more push out the traces that were silent longest (default: %(default)s)"
-    group.add_argument("--most-spans", type=int, default=200_000, metavar="N", help=about)
-    about = "hours after which what was received is removed from OUT/spans (default: %(default)g)"
-    group.add_argument("--keep", type=seconds, default=24.0, metavar="HOURS", help=about)
+    option(group, "--otlp", "receive spans, over gRPC and HTTP, on loopback")
+    option(group, "--otlp-grpc HOST:PORT", f"where to listen for gRPC, or `{OFF}`", default=GRPC)
+    option(group, "--otlp-http HOST:PORT", f"where to listen for HTTP, or `{OFF}`", default=HTTP)
+    about = "seconds without a span after which a trace leaves the tables and the page"
+    option(group, "--remember S", about, type=seconds, default=300.0)
+    about = "spans in the window; more push out the traces that were silent longest"
+    option(group, "--most-spans N", about, type=int, default=200_000)
+    about = "hours after which what was received is removed from OUT/spans"
+    option(group, "--keep HOURS", about, type=seconds, default=24.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from ..receiving.receiver import Receiver, Settings
     from ..receiving.span_window import WindowRules
 
-    _refuse_others(arguments)
+    if arguments.trace is not None:
+        raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")
+    refuse_given(arguments, OF_TRACES, "is about traces; leave it out with --otlp")
     settle = arguments.settle or OTLP_SETTLE
     if arguments.remember < settle:
         raise LocalProtocolError("--remember must not be shorter than --settle: nothing would be judged")
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     for place in places:
         if place is not None and place.host not in LOOPBACK:
             note(f"whoever reaches {place} can send spans: they are neither encrypted nor signed")
-    with _ending_by_signal(receiver):
+    with ended_by_signal(receiver.end, once=True):  # after the current round, or at once
         try:
             receiver.start()
             receiver.run()
@@ -65,12 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     counts = receiver.counts()
     lines = (f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())
     print_answer(arguments, lambda: counts, lines)
-    return _judged(receiver)
+    if receiver.violations:
+        return ExitCode.VIOLATED
+    return int(receiver.told.judgement.outcome) if receiver.told is not None else ExitCode.UNDECIDED
 
 
 @contextmanager
-def _ending_by_signal(receiver: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the receiver after the current round; a second one ends it at once."""
+def ended_by_signal(end: Callable[[], None], *, once: bool) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call `end`; with `once`, a second one does what it usually does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -80,30 +83,17 @@ def _ending_by_signal(receiver: Any) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def end(*_: object) -> None:
-        restore()
-        receiver.end()
+    def handle(*_: object) -> None:
+        if once:
+            restore()
+        end()
 
     for number in before:
-        signal.signal(number, end)
+        signal.signal(number, handle)
     try:
         yield
     finally:
         restore()
-
-
-def _judged(receiver: Any) -> int:
-    if receiver.violations:
-        return ExitCode.VIOLATED
-    return int(receiver.told.judgement.outcome) if receiver.told is not None else ExitCode.UNDECIDED
-
-
-def _refuse_others(arguments: argparse.Namespace) -> None:
-    if arguments.trace is not None:
-        raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")
-    for name in OF_TRACES:
-        if getattr(arguments, name):
-            raise LocalProtocolError(f"--{name.replace('_', '-')} is about traces; leave it out with --otlp")
 
 
 def _address(text: str, option: str) -> Any:

@@ -5,20 +5,16 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from ..core.errors import LocalProtocolError
 
 if TYPE_CHECKING:  # imported where they are used: most commands need at most one of them
     import asyncio
 
     from tqdm import tqdm
-
-    from ..trace.store import AnyPath
 
 SECONDS_BEFORE_PROGRESS = 1.0
 LINES_AHEAD = 100
@@ -41,8 +37,33 @@ def progress(what: str, total: int | None = None, unit: str = "it") -> Iterator[
         yield bar
 
 
+@contextmanager
+def saying() -> Iterator[Callable[[str], None]]:
+    """Progress in words: each over the one before, on one line, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda what: None
+        return
+    try:
+        yield lambda what: print(f"\r\x1b[Khappened: {what} …", end="", file=sys.stderr, flush=True)
+    finally:
+        note("")
+
+
+def plain(value: Any, known: Callable[[Any], Any] = lambda value: None) -> Any:
+    """A value as JSON has it: objects for named tuples and dataclasses; for others, what `known` returns."""
+    if (found := known(value)) is not None:
+        return found
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name), known) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {key: plain(member, known) for key, member in value.items()}
+    return [plain(member, known) for member in value] if isinstance(value, list | tuple) else value
+
+
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, sort_keys=True))
+    print(json.dumps(plain(value), indent=2, sort_keys=True))
 
 
 def print_answer(arguments: argparse.Namespace, document: Callable[[], Any], lines: Iterable[str]) -> None:
@@ -53,35 +74,47 @@ def print_answer(arguments: argparse.Namespace, document: Callable[[], Any], lin
         print("\n".join(lines))
 
 
+def table(titles: Sequence[str], rows: Iterable[tuple[str, str | Sequence[str]]]) -> Iterator[str]:
+    """Names to the left and their cells in columns; or a name and, instead of cells, one text."""
+    rows = [("", titles), *rows]
+    listed = [cells for _, cells in rows if not isinstance(cells, str)]
+    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    wide = max(len(name) for name, _ in rows)
+    for name, cells in rows:
+        if not isinstance(cells, str):
+            cells = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))[1:]
+        yield f"{name:<{wide}} {cells}"
+
+
+def rows_of(found: Iterable[Any], cells: Callable[[Any], list[str]]) -> list[tuple[str, str | list[str]]]:
+    """Rows of a table for findings, which begin with a name: their cells, or why they have none."""
+    refused = "not applicable: {}".format
+    return [(f[0], cells(f) if f.not_applicable is None else refused(f.not_applicable)) for f in found]
+
+
+def figure(value: float | None, error: float | None = None) -> str:
+    """A number with three digits or more, and half the interval that it lies in."""
+    if value is None:
+        return "-"
+    digits = 0 if value >= 1000 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}" + ("" if error is None else f" ±{error:,.{digits}f}")
+
+
 def note(text: str) -> None:
     """Print a line on stderr, for the person and not for the pipe."""
     print(text, file=sys.stderr)
 
 
-def local_path(text: str) -> Path:
-    """The type of an argument that is a path of this machine: refuses URLs, so that no directory called `s3:`
-    is created."""
-    if "://" not in text:
-        return Path(text)
-    from ..trace.store import any_path  # imports pyarrow, which most commands do not need
+async def until_one_ends(*jobs: Coroutine[Any, Any, Any]) -> "set[asyncio.Task[Any]]":
+    """Run these together until the first of them ends, then cancel the others; those that had ended."""
+    import asyncio
 
-    path = any_path(text)
-    if not isinstance(path, Path):
-        raise LocalProtocolError(f"{path}: this command takes local paths only; give one of this machine")
-    return path
-
-
-def stored_path(text: str) -> "AnyPath":
-    """The type of an argument that is a path of this machine or a URL of a store."""
-    from ..trace.store import any_path
-
-    return any_path(text)
-
-
-def positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a positive whole number is needed, not {text!r}")
-    return int(text)
+    tasks = [asyncio.create_task(job) for job in jobs]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return done
 
 
 def stdin_lines() -> "asyncio.Queue[str | None]":

@@ -1,12 +1,12 @@
-"""`happened help TOPIC`: what several verbs have in common, the help of a verb, and completion for shells."""
+"""Explain a verb (`happened help ask why`) or a topic."""
 
 import argparse
 from collections.abc import Callable
 
-from ..core.exit_codes import MEANINGS, ExitCode
+from ..core.exit_codes import MEANINGS
+from .options import option
 from .parser import Parser, meant
 
-DESCRIPTION = "Explain a verb (`happened help ask why`) or a topic."
 EXIT_CODES = "\n".join(f"  {code.value:<5}{meaning}" for code, meaning in MEANINGS.items())
 EVENTS = """\
 Events are named as you have them:
@@ -65,13 +65,11 @@ EPILOG = "topics:\n" + "\n".join(f"  {name:<12}{about}" for name, (about, _) in 
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "topic", nargs="*", metavar="TOPIC", help="a verb, with a form of it, or a topic below"
-    )
+    option(parser, "topic TOPIC", "a verb, with a form of it, or a topic below", nargs="*")
     parser.set_defaults(help_parser=parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from . import COMMANDS, main
 
     match arguments.topic:
@@ -87,10 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         case [topic] if topic in TOPICS:
             print(TOPICS[topic][1]())
         case [verb, *form] if verb in COMMANDS:
-            return main([verb, *form, "--help"])
+            main([verb, *form, "--help"])
         case [word, *_]:
-            known = [*TOPICS, *COMMANDS]
-            arguments.help_parser.error(
-                f"no topic {word!r}; {meant(word, known)}there is: {', '.join(known)}"
-            )
-    return ExitCode.HOLDS
+            hint = f"{meant(word, [*TOPICS, *COMMANDS])}there is: {', '.join([*TOPICS, *COMMANDS])}"
+            arguments.help_parser.error(f"no topic {word!r}; {hint}")

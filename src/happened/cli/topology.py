@@ -1,31 +1,25 @@
-"""`happened topology`: communication graphs, their separators, and the routes that follow from them.
-
-show and separators refuse an invalid topology (exit 2); check prints all that is wrong with it (exit 1).
+"""Look at a communication graph: who is linked with whom, which zones it has, which sets of processes
+separate the rest into parts, and the one tree on which messages are routed, so that order on every hop is
+order between application messages.
 """
 
 import argparse
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
-from .options import option
-from .parser import Command, Parser, add_command
-from .terminal import local_path, print_answer, print_json, progress
+from .options import local_path, option
+from .parser import Command, Parser, add_command, add_forms, add_modules
+from .terminal import print_answer, progress
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import CaseResult
     from ..topology import NamedSeparator, RoutingPlan, Topology
 
-DESCRIPTION = """\
-Look at a communication graph: who is linked with whom, which zones it has, which sets of processes separate
-the rest into parts, and the one tree on which messages are routed, so that order on every hop is order
-between application messages.
-"""
 EPILOG = """\
 examples:
   happened topology show examples/topologies/departments.yaml --svg departments.svg
@@ -48,37 +42,24 @@ FORMS = {
     "deploy": Command("topology_deploy", "write a configuration for every process"),
     "cost": Command("topology_cost", "what protocols would carry, keep and delay there"),
     "suggest": Command("topology_suggest", "propose zones and gateways for the traffic of a trace"),
-    "last-to-fail": Command(
-        "topology_last", "whose journal to start from, if all members of a separator have failed"
-    ),
+    "last-to-fail": Command("topology_last", "whose journal to start from if a separator has failed"),
 }
 
 
 def add_arguments(parser: Parser) -> None:
-    forms = parser.add_subparsers(title="forms", metavar="FORM", required=True)
-    show = _form(forms, "show", "zones, the tree of routes, and separators", _show)
-    show.add_argument(
-        "--svg", type=local_path, metavar="FILE", help="draw the graph, its zones and separators there"
-    )
-    show.add_argument("--graphml", type=local_path, metavar="FILE", help="write it as GraphML there")
-    _form(forms, "separators", "every separator found, and what it separates", _separators)
-    _form(forms, "check", "judge what a file claims: all problems, or what holds", _check)
-    for name, form in FORMS.items():
-        add_command(forms, name, form.help, import_module(f".{form.module}", __package__))
-    study = _form(
-        forms, "study", "timestamps with and without separators, beside the published", _study, file=False
-    )
-    option(study, "--messages", "in each run", default=10_000)
-    option(study, "--seed", "without it drawn, and printed")
-
-
-def _form(forms: Any, name: str, what: str, act: Any, *, file: bool = True) -> Parser:
-    parser: Parser = forms.add_parser(name, help=what, description=what[0].upper() + what[1:])
-    if file:
-        parser.add_argument("path", type=local_path, metavar="FILE", help="YAML, GraphML, or a trace")
-    option(parser, "--json")
-    parser.set_defaults(run=act)
-    return parser
+    forms = add_forms(parser)
+    for function in (show, separators, check):
+        form = add_command(forms, function.__name__, function)
+        option(form, "path FILE", "YAML, GraphML, or a trace", type=local_path)
+        option(form, "--json")
+        if function is show:
+            option(form, "--svg FILE", "draw the graph, its zones and separators there", type=local_path)
+            option(form, "--graphml FILE", "write it as GraphML there", type=local_path)
+    add_modules(forms, FORMS)
+    form = add_command(forms, "study", study)
+    option(form, "--json")
+    option(form, "--messages", "in each run", default=10_000)
+    option(form, "--seed", "without it drawn, and printed")
 
 
 def _read(path: Path) -> "Topology":
@@ -88,12 +69,11 @@ def _read(path: Path) -> "Topology":
 
     if path.suffix.lower() in topology.READERS:
         return topology.read(path)
+    wanted = f"give {', '.join(topology.READERS)}, or a trace"
     if not path.exists():
-        raise topology.TopologyError(f"{path}: no such file; give {', '.join(topology.READERS)}, or a trace")
+        raise topology.TopologyError(f"{path}: no such file; {wanted}")
     if path.is_file() and not (is_json(path) or path.suffix == ".parquet"):
-        raise topology.TopologyError(
-            f"{path}: neither a topology nor a trace; give {', '.join(topology.READERS)}, or a trace"
-        )
+        raise topology.TopologyError(f"{path}: neither a topology nor a trace; {wanted}")
     pairs = traffic(trace.read(path))
     if not pairs:
         raise topology.TopologyError(f"{path}: no process sends to another in this trace")
@@ -108,29 +88,26 @@ def _load(path: Path) -> "Topology":
     return found
 
 
-def _show(arguments: argparse.Namespace) -> int:
+def show(arguments: argparse.Namespace) -> None:
+    """Zones, the tree of routes, and separators."""
     from ..topology import derive, write_graphml
 
     topology = _load(arguments.path)
     routes = derive(topology)
-    separators = _filters(topology, routes)
-    for out, write in (
-        (arguments.svg, lambda out: out.write_text(_svg(topology, separators, routes), encoding="utf-8")),
-        (arguments.graphml, lambda out: write_graphml(topology, out)),
-    ):
-        if out is not None:
-            _write(out, write)
-    print_answer(
-        arguments,
-        lambda: _document(arguments.path, topology, separators, routes),
-        _picture(arguments.path, topology, separators, routes),
-    )
-    return ExitCode.HOLDS
+    filters, out = _filters(topology, routes), None
+    try:
+        if (out := arguments.svg) is not None:
+            out.write_text(_svg(topology, filters, routes), encoding="utf-8")
+        if (out := arguments.graphml) is not None:
+            write_graphml(topology, out)
+    except OSError as error:
+        raise CausalityError(f"{out}: cannot be written: {error.strerror or error}") from error
+    about = (arguments.path, topology, filters, routes)
+    print_answer(arguments, lambda: _document(*about), _picture(*about))
 
 
 def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparator]":
-    """Where routers filter: first the separators known from the graph, with the reasons, then cuts by routes
-    alone."""
+    """Where routers filter: the separators known from the graph, with reasons, then cuts by routes alone."""
     from ..topology import reasons
 
     left = {frozenset(separator.members): separator for separator in routes.filters}
@@ -141,59 +118,52 @@ def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparato
     return [*known, *left.values()]
 
 
-def _write(out: Path, write: Any) -> None:
-    try:
-        write(out)
-    except OSError as error:
-        raise CausalityError(f"{out}: cannot be written: {error.strerror or error}") from error
-
-
-def _separators(arguments: argparse.Namespace) -> int:
+def separators(arguments: argparse.Namespace) -> None:
+    """Every separator found, and what it separates."""
     from ..topology import every, useful
 
     topology = _load(arguments.path)
     filtering = {frozenset(separator.members) for separator in useful(topology)}
-    found = every(topology)
-    if arguments.json:
-        listed = [_as_json(s) | {"useful": frozenset(s.members) in filtering} for s in found]
-        print_json({"path": str(arguments.path), "separators": listed})
-        return ExitCode.HOLDS
-    if not found:
-        print("no separator: everybody is linked with everybody")
-    for separator in found:
-        mark = "*" if frozenset(separator.members) in filtering else " "
-        print(f"{mark} {_listed(separator.members)}  {', '.join(separator.why)}")
+    found = [(separator, frozenset(separator.members) in filtering) for separator in every(topology)]
+    listed = [_as_json(separator) | {"useful": is_useful} for separator, is_useful in found]
+    document = {"path": str(arguments.path), "separators": listed}
+    print_answer(arguments, lambda: document, _separator_lines(topology, found))
+
+
+def _separator_lines(topology: "Topology", found: "list[tuple[NamedSeparator, bool]]") -> Iterator[str]:
+    for separator, is_useful in found:
+        yield f"{'*' if is_useful else ' '} {_listed(separator.members)}  {', '.join(separator.why)}"
         for part in separator.parts:
-            print(f"      {len(part):>5}  {_listed(name for name in topology.graph if name in part)}")
+            yield f"      {len(part):>5}  {_listed(name for name in topology.graph if name in part)}"
     if found:
-        print(
-            "\n* worth filtering at: claimed, boundary of at most two, or articulation point\n"
-            "  Routes have cuts of their own, at which routers filter as well: see `show`"
-        )
-    return ExitCode.HOLDS
+        yield "\n* worth filtering at: claimed, boundary of at most two, or articulation point"
+        yield "  Routes have cuts of their own, at which routers filter as well: see `show`"
+    else:
+        yield "no separator: everybody is linked with everybody"
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    from ..topology import derive, problems, single_points
+def check(arguments: argparse.Namespace) -> int:
+    """Judge what a file claims: all problems, or what holds."""
+    from ..topology import problems, single_points
 
     topology = _read(arguments.path)
     found = problems(topology)
-    if arguments.json:
-        alone = single_points(topology) if not found else {}
-        told = {"path": str(arguments.path), "holds": not found, "problems": found}
-        print_json(told | {"single_points_of_failure": alone})
-    elif found:
-        print(f"{arguments.path}: {len(found)} problem{'s' * (len(found) > 1)}")
-        print("\n".join(f"  {problem}" for problem in found))
-    else:
-        print("\n".join(_holds(arguments.path, topology, derive(topology))))
+    alone = single_points(topology) if not found else {}
+    told = {"path": str(arguments.path), "holds": not found, "problems": found}
+    document = told | {"single_points_of_failure": alone}
+    print_answer(arguments, lambda: document, _judged(arguments.path, topology, found, alone))
     return ExitCode.VIOLATED if found else ExitCode.HOLDS
 
 
-def _holds(path: Path, topology: "Topology", routes: "RoutingPlan") -> Iterator[str]:
-    from ..topology import single_points
+def _judged(path: Path, topology: "Topology", problems: list[str], alone: dict[str, Any]) -> Iterator[str]:
+    from ..topology import derive
     from ..topology.checks import listing
 
+    if problems:
+        yield f"{path}: {len(problems)} problem{'s' * (len(problems) > 1)}"
+        yield from (f"  {problem}" for problem in problems)
+        return
+    routes = derive(topology)
     yield f"{path} holds"
     yield f"  connected   {_counts(topology)}"
     if topology.zones:
@@ -207,32 +177,28 @@ def _holds(path: Path, topology: "Topology", routes: "RoutingPlan") -> Iterator[
         yield f"              {forwarder} forwards, {_listed(witnesses)} can step in"
     for members in routes.unwitnessed:
         yield f"              nobody can step in for a member of {_listed(members)}: their links differ"
-    if alone := single_points(topology):
+    if alone:
         yield f"  fragile     {len(alone)} single point{'s' * (len(alone) > 1)} of failure, which part"
         for name, cut in alone.items():
             yield f"              {name}: {' | '.join(map(listing, cut))}"
 
 
-def _study(arguments: argparse.Namespace) -> int:
-    from ..experiments.separator_study import cases, study
+def study(arguments: argparse.Namespace) -> None:
+    """Timestamps with and without separators, beside the published."""
+    from ..experiments import separator_study
 
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
-    chosen = cases()
-    with progress("simulating", arguments.messages * len(chosen), "messages") as bar:
-        rows = list(study(chosen, messages=arguments.messages, seed=seed, progress=bar.update))
-    if arguments.json:
-        print_json(
-            {"seed": seed, "messages": arguments.messages, "rows": [_row_as_json(row) for row in rows]}
-        )
-    else:
-        print(f"seed {seed}, {arguments.messages:,} messages a run; entries per timestamp, and per history\n")
-        print("\n".join(_table(rows)))
-    return ExitCode.HOLDS
+    messages, cases = arguments.messages, separator_study.cases()
+    with progress("simulating", messages * len(cases), "messages") as bar:
+        rows = list(separator_study.study(cases, messages=messages, seed=seed, progress=bar.update))
+    document = {"seed": seed, "messages": messages, "rows": [_row_as_json(row) for row in rows]}
+    print_answer(arguments, lambda: document, _table(rows, messages, seed))
 
 
-def _table(rows: "list[CaseResult]") -> Iterator[str]:
+def _table(rows: "list[CaseResult]", messages: int, seed: int) -> Iterator[str]:
     from ..experiments.separator_study import baselines
 
+    yield f"seed {seed}, {messages:,} messages a run; entries per timestamp, and per history\n"
     form = "{:<11} {:<15} {:<3} {:<27} {:>6} {:>6} {:>9}  {}".format
     yield form("", "", "R7", "filtering at", "paper", "here", "per copy", "histories")
     for network, what, paper, entries in baselines():
@@ -247,20 +213,10 @@ def _table(rows: "list[CaseResult]") -> Iterator[str]:
 
 
 def _row_as_json(row: "CaseResult") -> dict[str, Any]:
-    case = row.case
-    return {
-        "study": case.study,
-        "network": case.network,
-        "processes": case.processes,
-        "timestamp_redundancy": case.timestamp_redundancy,
-        "filter_at": [list(members) for members in case.filter_at],
-        "group": case.group,
-        "paper": case.paper or None,
-        "entries": row.entries,
-        "timestamps": row.timestamps,
-        "entries_sent": row.entries_sent,
-        "histories": row.histories,
-    }
+    case, told = row.case, row._asdict()
+    del told["case"]
+    names = ("study", "network", "processes", "timestamp_redundancy", "filter_at", "group")
+    return {name: getattr(case, name) for name in names} | {"paper": case.paper or None} | told
 
 
 def _counts(topology: "Topology") -> str:
@@ -277,7 +233,7 @@ def _counts(topology: "Topology") -> str:
 def _picture(
     path: Path, topology: "Topology", separators: "list[NamedSeparator]", routes: "RoutingPlan"
 ) -> Iterator[str]:
-    from ..report.graphs import tree_text
+    from ..report.drawings import tree_text
 
     yield f"{path}: {_counts(topology)}"
     if topology.zones:
@@ -301,9 +257,8 @@ def _picture(
     yield from (f"  {line}" for line in tree_text(routes.root, children, written))
     off = [f"{a} – {b}" for a, b in topology.graph.edges if frozenset((a, b)) not in routes.links]
     if off:
-        yield f"  besides, linked: {', '.join(off[:12])}" + (
-            f", … {len(off) - 12} more" if len(off) > 12 else ""
-        )
+        more = f", … {len(off) - 12} more" if len(off) > 12 else ""
+        yield f"  besides, linked: {', '.join(off[:12])}{more}"
     networks = [block for block in routes.blocks if len(block) > 2]
     if networks:
         yield f"  broadcast networks: {' '.join(map(_listed, networks))}"
@@ -338,7 +293,7 @@ def _notes(topology: "Topology", separators: "list[NamedSeparator]") -> list[str
 
 
 def _svg(topology: "Topology", separators: "list[NamedSeparator]", routes: "RoutingPlan") -> str:
-    from ..report.graphs import GraphEdge, Region, Vertex, graph_svg
+    from ..report.drawings import GraphEdge, Region, Vertex, graph_svg
     from ..topology.layout import lay_out
 
     layout, labels = lay_out(topology), _labels(separators)
@@ -355,25 +310,18 @@ def _document(
 ) -> dict[str, Any]:
     from ..topology import to_document
 
+    names = ("root", "blocks", "witnesses", "unwitnessed")
     return {
         "path": str(path),
         "topology": to_document(topology),
         "separators": [_as_json(separator) for separator in separators],
-        "routes": {
-            "root": routes.root,
-            "blocks": [list(block) for block in routes.blocks],
-            "witnesses": {name: list(names) for name, names in routes.witnesses.items()},
-            "unwitnessed": [list(members) for members in routes.unwitnessed],
-        },
+        "routes": {name: getattr(routes, name) for name in names},
     }
 
 
 def _as_json(separator: "NamedSeparator") -> dict[str, Any]:
-    return {
-        "members": list(separator.members),
-        "why": list(separator.why),
-        "parts": [sorted(part) for part in separator.parts],
-    }
+    parts = [sorted(part) for part in separator.parts]
+    return {"members": separator.members, "why": separator.why, "parts": parts}
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,4 +1,7 @@
-"""`happened topology cost`: what protocols would carry, keep and delay on a network."""
+"""Tell what sending directly with the optimal protocol, and relaying along the routes of a topology, would
+carry over links, keep at processes, and delay: on made-up traffic between its processes, or on a recorded
+trace.
+"""
 
 import argparse
 import secrets
@@ -7,20 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
-from .options import option
+from .options import local_path, option, read_terrain, usage_errors
 from .parser import Parser
-from .terminal import local_path, print_answer, progress
-from .terrain_option import read_terrain
+from .terminal import figure, print_answer, progress, table
 
 if TYPE_CHECKING:
     from ..experiments.network_cost import Cost
     from ..sim.terrain import Terrain
 
-DESCRIPTION = """\
-Tell what sending directly with the optimal protocol, and relaying along the routes of a topology, would carry
-over links, keep at processes, and delay: on made-up traffic between its processes, or on a recorded trace.
-"""
 EPILOG = """\
 examples:
   happened topology cost site.yaml
@@ -32,10 +29,8 @@ With --traffic, sends and arrivals are the recorded ones, and messages arrive at
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("path", type=local_path, metavar="FILE", help="YAML or GraphML")
-    parser.add_argument(
-        "--traffic", type=local_path, metavar="TRACE", help="take sends and arrivals from this trace"
-    )
+    option(parser, "terrain FILE", "YAML or GraphML", type=read_terrain)
+    option(parser, "--traffic TRACE", "take sends and arrivals from this trace", type=local_path)
     option(parser, "--messages", "of made-up traffic", default=5_000)
     option(parser, "--pattern", default="fanout:2")
     option(parser, "--interval", default=0.1)
@@ -45,9 +40,8 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--json")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    terrain = read_terrain(arguments.path)
-    assert terrain is not None
+def run(arguments: argparse.Namespace) -> None:
+    terrain = arguments.terrain
     if arguments.traffic is not None:
         traffic, costs = f"trace {arguments.traffic}", replayed_costs(terrain, arguments.traffic)
     else:
@@ -57,9 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         costs = _simulated(terrain, arguments, seed)
     if not costs[0].messages:
         raise LocalProtocolError(f"{arguments.traffic}: no process sends to another in this trace")
-    document = {"path": str(arguments.path), "traffic": traffic, "protocols": [*map(as_json, costs)]}
+    document = {"path": terrain.source, "traffic": traffic, "protocols": [*map(as_json, costs)]}
     print_answer(arguments, lambda: document, report(terrain, traffic, costs))
-    return ExitCode.HOLDS
 
 
 def as_json(cost: "Cost") -> dict[str, Any]:
@@ -71,11 +64,9 @@ def _simulated(terrain: "Terrain", arguments: argparse.Namespace, seed: int) -> 
     from ..sim.network import Network, parse_delay
     from ..sim.workload import Workload
 
-    try:
+    with usage_errors():
         workload = Workload(arguments.pattern, arguments.interval)
         network = Network(parse_delay(arguments.delay), arguments.fifo)
-    except ValueError as error:
-        raise LocalProtocolError(str(error)) from error
     if arguments.messages < 1:
         raise LocalProtocolError(f"--messages must be at least 1, not {arguments.messages}")
     names, messages = candidates(), arguments.messages
@@ -88,8 +79,7 @@ def replayed_costs(terrain: "Terrain", path: Path) -> "list[Cost]":
     """The costs for the sends and arrivals of a trace."""
     from .. import trace
     from ..experiments.network_cost import candidates, replayed
-    from ..experiments.recording import arrivals, recordings
-    from ..experiments.replay import numbered
+    from ..experiments.replay import arrivals, numbered, recordings
 
     found = [numbered(each, terrain) for each in recordings(arrivals(trace.read(path))[0])]
     return [replayed(name, terrain, found) for name in candidates()]
@@ -107,18 +97,11 @@ delay ms       from the earliest possible arrival to the delivery, on average"""
 def report(terrain: "Terrain", traffic: str, costs: "list[Cost]") -> Iterator[str]:
     routers = len(terrain.names) - terrain.applications
     yield f"{terrain.source}: {terrain.applications} processes, {routers} routers"
-    yield f"{costs[0].messages:,} messages, {costs[0].deliveries:,} deliveries; {traffic}"
-    yield ""
-    wide = max(len(cost.protocol) for cost in costs)
-    yield " ".join([" " * wide, *(f"{title:>12}" for title in COLUMNS)])
+    yield f"{costs[0].messages:,} messages, {costs[0].deliveries:,} deliveries; {traffic}\n"
+    rows = []
     for cost in costs:
         delay = None if cost.delay is None else cost.delay * 1e3
         carried = (cost.crossings, cost.entries, cost.control_bytes, cost.bytes_per_message)
-        cells = (*carried, cost.kept, cost.kept_by_routers, delay)
-        yield " ".join([f"{cost.protocol:<{wide}}", *(f"{_cell(cell):>12}" for cell in cells)])
-    yield ""
-    yield LEGEND
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f}"
+        rows.append((cost.protocol, [*map(figure, (*carried, cost.kept, cost.kept_by_routers, delay))]))
+    yield from table(COLUMNS, rows)
+    yield f"\n{LEGEND}"

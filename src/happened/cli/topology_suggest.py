@@ -1,34 +1,30 @@
-"""`happened topology suggest`: zones and gateways for the traffic of a trace, and what they would save."""
-
-import argparse
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
-
-from ..core.errors import CausalityError
-from ..core.exit_codes import ExitCode
-from .options import add_output, option
-from .output import replacing
-from .parser import Parser
-from .terminal import local_path, print_json
-from .terrain_option import read_terrain
-from .topology_cost import as_json, replayed_costs, report
-
-DESCRIPTION = """\
-Propose zones and gateways for the processes of a trace, by who sent to whom how often: members of a zone
+"""Propose zones and gateways for the processes of a trace, by who sent to whom how often: members of a zone
 mostly send to each other, and its gateway is the member that sends most to other zones. Writes them as a
 topology, and prints what the protocols would have carried there for the same sends, beside the optimal one
 without zones.
 """
 
+import argparse
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import CausalityError
+from .options import add_output, local_path, option, read_terrain
+from .output import replacing
+from .parser import Parser
+from .terminal import print_answer
+from .topology_cost import as_json, replayed_costs, report
+
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("trace", type=local_path, metavar="TRACE", help="what was recorded")
+    option(parser, "trace TRACE", "what was recorded", type=local_path)
     add_output(parser, "a new file (.yaml)", required=True)
     option(parser, "--json")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from .. import trace
     from ..topology.suggestion import kept_inside, suggest
     from ..trace.traffic import volumes
@@ -46,16 +42,16 @@ def run(arguments: argparse.Namespace) -> int:
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         _write(arguments.out, document, arguments.trace)
     terrain = read_terrain(arguments.out)
-    assert terrain is not None
     costs = replayed_costs(terrain, arguments.trace)
     inside = kept_inside(document, sent)
-    if arguments.json:
-        told = {"path": str(arguments.out), "topology": document, "inside": inside}
-        print_json(told | {"protocols": [as_json(cost) for cost in costs]})
-    else:
-        print("\n".join(_told(arguments.out, document, inside)))
-        print("\n".join(report(terrain, f"trace {arguments.trace}", costs)))
-    return ExitCode.HOLDS
+    told = {
+        "path": str(arguments.out),
+        "topology": document,
+        "inside": inside,
+        "protocols": [*map(as_json, costs)],
+    }
+    lines = chain(_told(arguments.out, document, inside), report(terrain, f"trace {arguments.trace}", costs))
+    print_answer(arguments, lambda: told, lines)
 
 
 def _write(out: Path, document: Mapping[str, Any], source: Path) -> None:

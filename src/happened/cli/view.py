@@ -1,43 +1,44 @@
-"""happened view: shows a trace in the browser. One page that needs no network, or a server on this
-machine."""
+"""Write a page with the space–time diagram of a trace: who did what, which message led where, what happened
+before and after an event and what was concurrent with it.
+"""
 
 import argparse
 from pathlib import Path
 
 from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
-from .options import add_completeness, add_judged_order, add_output
+from .options import (
+    add_completeness,
+    add_judged_order,
+    add_output,
+    add_slice_options,
+    chosen_part,
+    option,
+    slice_of,
+)
 from .output import refuse_earlier_file
 from .parser import Parser
-from .slice_options import add_slice_options, chosen_part, slice_of
 from .terminal import note, progress
 
-DESCRIPTION = (
-    "Write a page with the space–time diagram of a trace: who did what, which message led where, what "
-    "happened before and after an event and what was concurrent with it."
+SERVE = (
+    "serve it on this machine instead, window by window: for millions of events, and for a trace that is "
+    "still being written; until interrupted"
 )
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("path", metavar="TRACE", help="a trace, a run, or the answers of `happened analyze`")
+    option(parser, "path TRACE", "a trace, a run, or the answers of `happened analyze`")
     add_output(parser, "the page (default: NAME.html here)")
     add_judged_order(parser)
     add_completeness(parser)
     add_slice_options(parser)
-    parser.add_argument(
-        "--serve",
-        action="store_true",
-        help="serve it on this machine instead, window by window: for millions of events, and for a trace "
-        "that is still being written; until interrupted",
-    )
-    parser.add_argument(
-        "--port", type=int, default=0, metavar="N", help="with --serve: the port (default: a free one)"
-    )
+    option(parser, "--serve", SERVE)
+    option(parser, "--port N", "with --serve: the port (default: a free one)", type=int, default=0)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if arguments.serve:
-        return _serve(arguments)
+        _serve(arguments)
+        return
     from ..trace.atomic import whole_file
     from ..view import page, viewed
 
@@ -55,12 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
         unfinished.write_text(text, encoding="utf-8")
     note(of.checked.judgement.sentence)
     print(out)
-    return ExitCode.HOLDS
 
 
-def _serve(arguments: argparse.Namespace) -> int:
-    from ..view.followed import Followed
-    from ..view.server import ViewServer
+def _serve(arguments: argparse.Namespace) -> None:
+    from ..view.server import Followed, ViewServer
 
     if arguments.out is not None or not slice_of(arguments).is_whole or arguments.computation is not None:
         raise LocalProtocolError(
@@ -73,4 +72,3 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(server.address, flush=True)
         note("open this address in a browser of this machine; interrupt to end")
         server.serve_forever()
-    return ExitCode.HOLDS

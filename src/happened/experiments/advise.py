@@ -3,7 +3,9 @@
 In    a table that `trace.read` returned, and the names of protocols.
 Out   Advice: which assumptions the trace keeps, one Finding per protocol, those that apply first and in order
       of encoded bytes, and whether `ks` carried what the necessary-information kernel asks for.
-Cost  events x protocols, in Python; `advise_spark` spreads the same work over tasks.
+Cost  events x protocols, in Python. On Spark there is a task per protocol and batch of computations, after
+      one shuffle, which leaves whole computations together in files; tasks then read those themselves. A
+      computation is replayed by one task per protocol, however large it is.
 
 Sizes are per copy (a message and one of its destinations) and count every transmission, as in `compare`; a
 message that never left its sender is no copy.
@@ -11,38 +13,29 @@ message that never left its sender is no copy.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from .. import trace
 from ..causality import necessary
 from ..core.errors import ProtocolError
 from ..ordering import DEFAULT, protocols
 from ..sim.terrain import Terrain
 from ..trace import SCHEMA
-from .recording import Recording, arrivals, recordings
-from .replay import Replay, numbered
-from .survey import Assumption, Counts, assumptions, notes, refusal, survey
-from .tracker_advice import TRACKER_ADVICE, TrackerFinding, conclude_trackers, ride_all
+from .replay import Recording, Replay, arrivals, numbered, recordings
+from .runs import schema_of, write_rows
+from .survey import Assumption, Counts, add, assumptions, notes, refusal, survey
+from .trackers import TRACKER_ADVICE, TrackerFinding, conclude_trackers, ride_all
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS_PER_PART, MOST_PARTS = 20_000, 1024  # of a trace on Spark
 OPTIMAL = DEFAULT
 """The protocol whose every message must carry the necessary units and no others."""
-
-FIGURES = ("entries", "units", "control_bytes", "model_bytes", "added", "added_delay", "added_events")
-ADVICE = pa.schema(
-    [
-        ("protocol", pa.string()),
-        ("order", pa.string()),
-        ("rank", pa.int64()),
-        *((name, pa.float64()) for name in FIGURES),
-        ("delayed", pa.int64()),
-        ("deliveries", pa.int64()),
-        ("held_at_end", pa.int64()),
-        ("not_applicable", pa.string()),
-    ]
-)
 
 
 class Finding(NamedTuple):
@@ -61,6 +54,9 @@ class Finding(NamedTuple):
     delayed: int | None = None  # deliveries later than their arrival
     deliveries: int | None = None
     held_at_end: int | None = None  # recorded as arrived, and never delivered
+
+
+ADVICE = schema_of(Finding).append(pa.field("rank", pa.int64()))
 
 
 class Optimality(NamedTuple):
@@ -162,10 +158,7 @@ def _finding(name: str, counts: Counts, outcomes: list[Outcome]) -> Finding:
         name,
         order,
         None,
-        entries=tally["entries"] / copies,
-        units=tally["units"] / copies,
-        control_bytes=tally["control_bytes"] / copies,
-        model_bytes=tally["model_bytes"] / copies,
+        **{name: tally[name] / copies for name in ("entries", "units", "control_bytes", "model_bytes")},
         added=tally["added"] / max(tally["messages"], 1),
         added_delay=tally["late_ns"] / tally["timed"] / 1e9 if tally["timed"] else None,
         added_events=tally["late_events"] / deliveries,
@@ -207,9 +200,55 @@ def _sum(one: Optimality, other: Optimality) -> Optimality:
 def write_advice(advice: Advice, file: Path) -> None:
     ranks = (rank if f.not_applicable is None else None for rank, f in enumerate(advice.findings, start=1))
     rows = [f._asdict() | {"rank": rank} for f, rank in zip(advice.findings, ranks, strict=True)]
-    pq.write_table(pa.Table.from_pylist(rows, schema=ADVICE), file, compression="zstd")
+    write_rows(rows, ADVICE, file)
 
 
 def write_tracker_advice(advice: Advice, file: Path) -> None:
-    rows = [found._asdict() for found in advice.trackers]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TRACKER_ADVICE), file, compression="zstd")
+    write_rows([found._asdict() for found in advice.trackers], TRACKER_ADVICE, file)
+
+
+def advise_on_spark(
+    spark: "SparkSession",
+    path: Path,
+    names: Sequence[str],
+    scratch: Path,
+    *,
+    events_per_part: int = EVENTS_PER_PART,
+    progress: Callable[[str], object] = lambda what: None,
+    trackers: Sequence[str] = (),
+) -> Advice:
+    """The same of a trace too large for one process. `scratch` is a directory that the driver and every
+    executor reach; it must not exist, and the parts of the trace stay there."""
+    from ..spark.tasks import on_tasks
+
+    progress("laying out computations")
+    parts = _lay_out(spark, path, scratch, events_per_part)
+    progress("looking at what the trace keeps")
+    counts: Counts = Counter()
+    for found in on_tasks(spark, len(parts), lambda number: dict(survey(trace.read(parts[number])))):
+        add(counts, Counter(found))
+
+    def done(names: Sequence[str], job: Callable[[str, pa.Table], Outcome]) -> dict[str, list[Outcome]]:
+        """The outcomes of a job with each name on each part."""
+        jobs = list(product(names, parts))
+        tasks = on_tasks(spark, len(jobs), lambda k: job(jobs[k][0], trace.read(jobs[k][1])))
+        outcomes: dict[str, list[Outcome]] = {}
+        for (name, _), outcome in zip(jobs, tasks, strict=True):
+            outcomes.setdefault(name, []).append(outcome)
+        return outcomes
+
+    able = [name for name in names if refusal(name, counts) is None]
+    progress(f"{len(able) * len(parts):,} replays")
+    outcomes = done(able, lambda name, part: replay_all(name, recordings(arrivals(part)[0])))
+    return conclude(counts, names, outcomes, done(trackers, ride_all).items())
+
+
+def _lay_out(spark: "SparkSession", path: Path, scratch: Path, events_per_part: int) -> list[str]:
+    """Files of whole computations; the tasks that read them check that their rows are a trace."""
+    from ..spark.event_rows import read_events
+
+    events = read_events(spark, path)
+    wanted = min(MOST_PARTS, events.count() // events_per_part + 1)
+    whole = events.repartition(wanted, "computation").sortWithinPartitions("computation")
+    whole.write.parquet(str(scratch))
+    return sorted(str(part) for part in scratch.glob("*.parquet"))

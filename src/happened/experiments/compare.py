@@ -9,18 +9,18 @@ Sizes are per delivery and count every transmission, so that a protocol which ad
 where nothing is added they are the means per transmission that the papers give.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from itertools import product
 from time import process_time_ns
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..core.errors import LocalProtocolError, ProtocolError
-from ..ordering import Effect, Machine, Multicast, create
+from ..ordering import create
 from ..sim.automaton import Factory
 from ..sim.ledger import Ledger
 from ..sim.network import Network
@@ -28,7 +28,7 @@ from ..sim.run import Parameters
 from ..sim.simulation import Simulation
 from ..sim.terrain import Terrain
 from ..sim.workload import Workload
-from .estimates import Estimate, estimate
+from .runs import Estimate, Progress, Watched, estimate
 
 
 class Measure(NamedTuple):
@@ -84,21 +84,13 @@ class Comparison:
 Row = dict[str, Any]
 
 
-def compare(comparison: Comparison, progress: Callable[[int], object] | None = None) -> Iterator[Row]:
-    """The rows, run by run; `progress` is called with the number of messages dealt with since last time."""
-    for n in comparison.processes:
-        for protocol in comparison.protocols:
-            for seed in comparison.seeds:
-                yield _row(comparison, protocol, n, seed, progress)
+def compare(comparison: Comparison, progress: Progress = None) -> Iterator[Row]:
+    """The rows, run by run."""
+    for n, protocol, seed in product(comparison.processes, comparison.protocols, comparison.seeds):
+        yield _row(comparison, protocol, n, seed, progress)
 
 
-def _row(
-    comparison: Comparison,
-    protocol: str,
-    processes: int,
-    seed: int,
-    progress: Callable[[int], object] | None,
-) -> Row:
+def _row(comparison: Comparison, protocol: str, processes: int, seed: int, progress: Progress) -> Row:
     row: Row = {"protocol": protocol, "processes": processes, "seed": seed}
     sent = 0
 
@@ -108,17 +100,10 @@ def _row(
         if progress is not None:
             progress(messages)
 
-    _check_known(protocol)
+    create(protocol, 0, 2)  # a name that nobody has is a mistake, not a protocol that does not apply
+    common = (comparison.messages, comparison.workload, comparison.network)
     try:
-        parameters = Parameters(
-            seed,
-            protocol,
-            processes,
-            comparison.messages,
-            comparison.workload,
-            comparison.network,
-            terrain=comparison.terrain,
-        )
+        parameters = Parameters(seed, protocol, processes, *common, terrain=comparison.terrain)
         return row | _measured(parameters, count)
     except ProtocolError as error:  # refused by the protocol's facts, or found out by a machine on the way
         if progress is not None:
@@ -126,38 +111,16 @@ def _row(
         return row | {"not_applicable": str(error)}
 
 
-def _check_known(protocol: str) -> None:
-    create(protocol, 0, 2)  # a name that nobody has is a mistake, not a protocol that does not apply
-
-
-class Timed:
-    """A machine that counts the CPU time of its two inputs, in ns."""
-
-    def __init__(self, make: Factory, me: int, n: int) -> None:
-        self.wrapped: Machine = make(me, n)
-        self.sending = self.receiving = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.wrapped, name)
-
-    def multicast(self, to: Any, payload: bytes) -> Multicast:
-        start = process_time_ns()
-        made = self.wrapped.multicast(to, payload)
-        self.sending += process_time_ns() - start
-        return made
-
-    def receive(self, message: Any) -> list[Effect]:
-        start = process_time_ns()
-        effects = self.wrapped.receive(message)
-        self.receiving += process_time_ns() - start
-        return effects
-
-
 def _measured(parameters: Parameters, progress: Callable[[int], object]) -> Row:
     terrain, protocol = parameters.terrain, parameters.protocol
     make: Factory = partial(create, protocol) if terrain is None else terrain.factory(protocol)
+    spent = Counter[str]()  # CPU time, in ns
+
+    def spend(name: str, start: int) -> None:
+        spent[name] += process_time_ns() - start
+
     simulation = Simulation(
-        cast(Factory, partial(Timed, make)),
+        cast(Factory, lambda me, n: Watched(make(me, n), process_time_ns, spend)),
         parameters.processes if terrain is None else terrain.processes(protocol),
         parameters.messages,
         seed=parameters.seed,
@@ -178,8 +141,8 @@ def _measured(parameters: Parameters, progress: Callable[[int], object]) -> Row:
         "added": totals["added"] / messages,
         "held": totals["held"]["mean"],
         "added_delay": totals["late"]["mean"] * 1e3,
-        "send_cpu": sum(machine.sending for machine in simulation.machines) / messages / 1e3,  # type: ignore[attr-defined]
-        "delivery_cpu": sum(machine.receiving for machine in simulation.machines) / deliveries / 1e3,  # type: ignore[attr-defined]
+        "send_cpu": spent["multicast"] / messages / 1e3,
+        "delivery_cpu": spent["receive"] / deliveries / 1e3,
         "undelivered": len(undelivered),
     }
 
@@ -207,7 +170,3 @@ def _summary(protocol: str, processes: int, rows: list[Row]) -> Summary:
     told = [m.name for m in MEASURES if all(row[m.name] is not None for row in rows)]
     estimates = {name: estimate([row[name] for row in rows]) for name in told}
     return Summary(protocol, processes, estimates, sum(row["undelivered"] for row in rows), None)
-
-
-def write_rows(rows: list[Row], file: Path) -> None:
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file, compression="zstd")

@@ -10,7 +10,7 @@ A protocol without zones needs one hop, so its two means are the same. Where the
 decides what a message carries, as the n² numbers of `rst`, nothing is run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from ..ordering import Facts, Relays, create, protocols
 from ..sim.network import Network, parse_delay
 from ..sim.simulation import Simulation
 from ..sim.workload import Workload
+from .runs import Progress, run_to_the_end
 
 DELAY = "exp:0.1"
 
@@ -70,7 +71,7 @@ def measure(
     size: int = 10,
     seed: int = 1,
     filtering: bool = True,
-    progress: Callable[[int], object] | None = None,
+    progress: Progress = None,
 ) -> Growth:
     """Without `filtering`, gateways are not separators: as if unused links led past all of them, and only
     cuts of the whole graph counted."""
@@ -100,9 +101,7 @@ def measure(
         control_sizes=sizes,
         progress=progress,
     )
-    left = simulation.run()
-    if left:
-        raise LocalProtocolError(f"{len(left)} messages were never delivered, the first of them {left[0]}")
+    run_to_the_end(simulation)
     per_hop, units = sizes.entries / sizes.hops, sizes.units / sizes.hops
     return Growth(protocol, n, messages, per_hop, units, sizes.hops / (messages // 2), sizes.largest)
 

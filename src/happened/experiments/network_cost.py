@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ..core.errors import LocalProtocolError
-from ..ordering import DEFAULT, Effect, Machine, Multicast, having, protocols
+from ..ordering import DEFAULT, having, protocols
 from ..ordering.capabilities import KeepsLog
 from ..sim.automaton import Factory
 from ..sim.ledger import Ledger, Transmission
@@ -21,8 +20,8 @@ from ..sim.network import Network
 from ..sim.simulation import Simulation
 from ..sim.terrain import Terrain, relays
 from ..sim.workload import Workload
-from .recording import Recording
-from .replay import Replay
+from .replay import Recording, Replay
+from .runs import Progress, Watched, run_to_the_end
 
 
 class Cost(NamedTuple):
@@ -32,9 +31,7 @@ class Cost(NamedTuple):
     crossings: float  # links crossed per message, all its copies together
     entries: float  # per link crossed
     control_bytes: float  # per link crossed, as encoded
-    kept: (
-        float | None
-    )  # units, at a process with an application, after each of its events; None if the protocol does not say
+    kept: float | None  # units, after each event of a process with an application; None if it is not known
     kept_by_routers: float | None  # at a process without
     delay: float | None  # seconds per delivery beyond the earliest possible; None if no times are known
 
@@ -56,10 +53,10 @@ def simulated(
     seed: int,
     workload: Workload,
     network: Network,
-    progress: Callable[[int], object] | None = None,
+    progress: Progress = None,
 ) -> Cost:
     keepers, ledger = _Keepers(terrain.factory(protocol)), _Crossings(terrain)
-    left = Simulation(
+    simulation = Simulation(
         keepers,
         terrain.processes(protocol),
         messages,
@@ -69,9 +66,8 @@ def simulated(
         terrain=terrain,
         ledger=ledger,
         progress=progress,
-    ).run()
-    if left:
-        raise LocalProtocolError(f"{len(left)} messages were never delivered, the first of them {left[0]}")
+    )
+    run_to_the_end(simulation)
     totals = ledger.totals()
     counted = ledger.crossed + Counter(messages=messages, deliveries=totals["deliveries"])
     return _cost(protocol, terrain, counted, keepers, totals["late"]["mean"])
@@ -129,37 +125,16 @@ class _Keepers:
         self._events: Counter[int] = Counter()
 
     def __call__(self, me: int, n: int) -> Any:
-        return _Keeper(self._make(me, n), me, self)
+        machine = self._make(me, n)
+        log = having(machine, KeepsLog)
 
-    def note(self, me: int, kept: int) -> None:
-        self._kept[me] += kept
-        self._events[me] += 1
+        def look(name: str, before: int) -> None:
+            if log is not None:
+                self._kept[me] += log.log_size()[1]
+                self._events[me] += 1
+
+        return Watched(machine, int, look)
 
     def mean(self, wanted: Callable[[int], bool]) -> float | None:
         events = sum(count for me, count in self._events.items() if wanted(me))
         return sum(kept for me, kept in self._kept.items() if wanted(me)) / events if events else None
-
-
-class _Keeper:
-    def __init__(self, machine: Machine, me: int, keepers: _Keepers) -> None:
-        self.wrapped = machine
-        self._log = having(machine, KeepsLog)
-        self._me = me
-        self._keepers = keepers
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.wrapped, name)
-
-    def multicast(self, to: Any, payload: bytes) -> Multicast:
-        made = self.wrapped.multicast(to, payload)
-        self._look()
-        return made
-
-    def receive(self, message: Any) -> list[Effect]:
-        effects = self.wrapped.receive(message)
-        self._look()
-        return effects
-
-    def _look(self) -> None:
-        if self._log is not None:
-            self._keepers.note(self._me, self._log.log_size()[1])

@@ -11,7 +11,7 @@ The paper does not say what it counts. A hop message has one timestamp, however 
 counts once; the mean in which it counts once for each of them is given beside that.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
@@ -23,6 +23,7 @@ from ..sim.network import Network, parse_delay
 from ..sim.simulation import Simulation
 from ..sim.workload import Workload
 from ..topology import Topology, derive, from_document
+from .runs import Progress, run_to_the_end
 
 INTERVAL = 0.1  # seconds between two sends of a process, on average
 DELAY = "exp:0.05"
@@ -101,36 +102,29 @@ def _hosts(letter: str, count: int) -> list[str]:
 
 
 def cases() -> list[Case]:
-    return [*_table(), *_large_group(), *_three_networks()]
+    return list(_cases())
 
 
-def _table() -> Iterator[Case]:
+def _cases() -> Iterator[Case]:
     paper = {6: ("3.55", "2.70", "2.10"), 10: ("3.46", "3.09", "2.76")}
     filters: tuple[Separators, ...] = ((), (("d3",),), (("d1", "d2"), ("d3",), ("n3",)))
-    for processes, figures in paper.items():
-        topology = table_7_1(processes)
+    for n, figures in paper.items():
+        topology = table_7_1(n)
         for filter_at, figure in zip(filters, figures, strict=True):
-            name = f"n = {processes}"
-            yield Case("Table 7.1", name, topology, filter_at, hosts=("p3", "d2", "d3"), paper=figure)
-
-
-def _large_group() -> Iterator[Case]:
+            hosts = ("p3", "d2", "d3")
+            yield Case("Table 7.1", f"n = {n}", topology, filter_at, hosts=hosts, paper=figure)
     topology = figure_7_5()
-    for redundancy, figures in ((False, ("32", "< 5")), (True, ("", ""))):
-        for filter_at, figure in zip(((), (("g",),)), figures, strict=True):
+    for redundancy, pair in ((False, ("32", "< 5")), (True, ("", ""))):
+        for filter_at, figure in zip(((), (("g",),)), pair, strict=True):
             name = "4 and 28 hosts"
             yield Case("Figure 7.5", name, topology, filter_at, redundancy, "G1", ("p1",), figure)
-
-
-def _three_networks() -> Iterator[Case]:
-    topology = figure_7_6()
-    boundaries = tuple((f"g{k}", f"h{k}") for k in (1, 2, 3))
+    topology, boundaries = figure_7_6(), tuple((f"g{k}", f"h{k}") for k in (1, 2, 3))
     for filter_at in ((), boundaries):
         yield Case("Figure 7.6", "3 x 4 hosts", topology, filter_at, True, "G1", ("p1",))
 
 
 def study(
-    chosen: Sequence[Case], *, messages: int, seed: int, progress: Callable[[int], object] | None = None
+    chosen: Iterable[Case], *, messages: int, seed: int, progress: Progress = None
 ) -> Iterator[CaseResult]:
     """One row for each case, from a run of `messages` application messages; all cases make the same sends."""
     if messages < 1:
@@ -139,9 +133,7 @@ def study(
         yield measure(case, messages=messages, seed=seed, progress=progress)
 
 
-def measure(
-    case: Case, *, messages: int, seed: int, progress: Callable[[int], object] | None = None
-) -> CaseResult:
+def measure(case: Case, *, messages: int, seed: int, progress: Progress = None) -> CaseResult:
     # Witnesses get their copies and no more, as in the paper, where nobody reports what it forwards.
     routes = derive(case.topology, filter_at=case.filter_at, report=False)
     index = {name: i for i, name in enumerate(routes.names)}
@@ -167,9 +159,7 @@ def measure(
         control_sizes=sizes,
         progress=progress,
     )
-    left = simulation.run()
-    if left:
-        raise LocalProtocolError(f"{len(left)} messages were never delivered, the first of them {left[0]}")
+    run_to_the_end(simulation)
     if not sizes.entries:
         raise LocalProtocolError(f"no message of group {case.group} in a run of {messages}; make it longer")
     histories = {name: fmean(seen) for name, seen in sizes.histories.items()}

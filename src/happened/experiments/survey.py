@@ -17,7 +17,7 @@ from ..causality.computation import SEND
 from ..causality.linearization import Ints
 from ..causality.stamps import stamp_computation
 from ..ordering import protocols
-from .recording import Recording, arrivals, recordings
+from .replay import Recording, arrivals, recordings
 
 MOST_GROUPS = 32
 """A trace with more distinct sets of processes than this has no fixed groups."""
@@ -99,37 +99,27 @@ class Assumption(NamedTuple):
 
 
 def assumptions(counts: Counts) -> list[Assumption]:
-    messages, copies = counts["messages"], counts["copies"]
-    return [
-        Assumption(
+    c, messages = counts, counts["messages"]
+    fixed = f"sets of a sender and its destinations; up to {MOST_GROUPS} count as fixed"
+    early = "arrivals before an earlier message of their sender"
+    unknowing = f"of {messages:,} messages sent without knowing the one before"
+    found = (
+        (
             "unicast only",
-            counts["unicasts"] == messages,
-            f"{_share(counts['unicasts'], messages)} have one destination",
+            c["unicasts"] == messages,
+            f"{_share(c['unicasts'], messages)} have one destination",
         ),
-        Assumption(
+        (
             "broadcast only",
-            counts["broadcasts"] == messages,
-            f"{_share(counts['broadcasts'], messages)} go to everybody",
+            c["broadcasts"] == messages,
+            f"{_share(c['broadcasts'], messages)} go to everybody",
         ),
-        Assumption(
-            "fixed groups",
-            counts["groups"] <= MOST_GROUPS,
-            f"{counts['groups']:,} sets of a sender and its destinations; up to {MOST_GROUPS} count as fixed",
-        ),
-        Assumption(
-            "FIFO links",
-            not counts["overtaking"],
-            f"{counts['overtaking']:,} arrivals before an earlier message of their sender",
-        ),
-        Assumption(
-            "serialized sends",
-            not counts["unserialized"],
-            f"{counts['unserialized']:,} of {messages:,} messages sent without knowing the one before",
-        ),
-        Assumption(
-            "reliable links", not counts["lost"], f"{counts['lost']:,} of {copies:,} copies never arrived"
-        ),
-    ]
+        ("fixed groups", c["groups"] <= MOST_GROUPS, f"{c['groups']:,} {fixed}"),
+        ("FIFO links", not c["overtaking"], f"{c['overtaking']:,} {early}"),
+        ("serialized sends", not c["unserialized"], f"{c['unserialized']:,} {unknowing}"),
+        ("reliable links", not c["lost"], f"{c['lost']:,} of {c['copies']:,} copies never arrived"),
+    )
+    return [Assumption(*each) for each in found]
 
 
 def _share(count: int, messages: int) -> str:
@@ -137,8 +127,7 @@ def _share(count: int, messages: int) -> str:
 
 
 def casts(counts: Counts) -> frozenset[str]:
-    """The casts (unicast, multicast, broadcast) of which a protocol must offer one to carry these
-    messages."""
+    """The casts of which a protocol must offer one to carry these messages."""
     found = {
         cast
         for cast, count in (("unicast", counts["unicasts"]), ("broadcast", counts["broadcasts"]))
@@ -160,9 +149,8 @@ def refusal(protocol: str, counts: Counts) -> str | None:
     if facts.assumes.fixed_groups and counts["groups"] > MOST_GROUPS:
         return f"{counts['groups']:,} different groups; more than {MOST_GROUPS} are no fixed ones"
     if counts["processes"] > (most := facts.assumes.most_processes):
-        return (
-            f"{counts['processes']:,} processes in one computation; messages of {protocol} can name {most:,}"
-        )
+        named = f"messages of {protocol} can name {most:,}"
+        return f"{counts['processes']:,} processes in one computation; {named}"
     return None
 
 

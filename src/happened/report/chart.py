@@ -1,18 +1,19 @@
 """Line charts as SVG text: no script, no font file, no other file needed to look at them.
 
-No line is hidden under another: those that coincide are drawn in turns, marks and whiskers of one place stand
-side by side (`apart`), and the name of a line stands at its end. Whiskers stay inside the frame, and an axis
-that is logarithmic says so.
+No line is hidden under another: those that coincide are drawn in turns, a dash of each, so that every one of
+them is seen where it is; marks and whiskers of one place stand side by side, a few pixels from their values;
+and the name of a line stands at its end. Whiskers stay inside the frame, and an axis that is logarithmic says
+so.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from math import ceil, floor, inf, log10
+from math import ceil, dist, floor, inf, log10
 from typing import NamedTuple
 
 from ..view.palette import palette
 from ..view.texts import compact
-from .apart import MarkExtent, Place, sideways, spread, strokes
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 52, 50
@@ -21,6 +22,11 @@ RADIUS = 3.5
 # Okabe & Ito's colours, told apart by people with any colour vision; marks tell lines of one colour apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "var(--ink)")
 LONGEST_NAME = 22
+NEAR = 2.5  # pixels: lines that are closer than that cover one another
+DASH = 9.0  # the longest dash of a line that takes turns, in pixels
+SIDEWAYS = 8.0  # pixels between marks that would lie on one another
+
+Place = tuple[float, float]
 
 STYLE = """
 svg { font: 12px system-ui, sans-serif; background: var(--board); }
@@ -168,13 +174,11 @@ def _marks(lines: Sequence[Curve], x: _Scale, y: _Scale) -> Iterator[str]:
                 f'<path class="whisker" stroke="{colour}" d="M{at - 2.5:.1f} {high:.1f}h5M{at:.1f} {high:.1f}'
                 f'V{low:.1f}m-2.5 0h5"/>'
             )
-        told = f"<title>{escape(_told(lines[number].name, point))}</title>"
-        yield f'<path class="mark" fill="{colour}" d="{_mark(number, at, height)}">{told}</path>'
-
-
-def _told(name: str, point: Point) -> str:
-    spread_of = f" ± {point.error:.4g}" if point.error else ""
-    return f"{name}, {point.x:g}: {point.y:.4g}{spread_of}"
+        told = f"{lines[number].name}, {point.x:g}: {point.y:.4g}" + (
+            f" ± {point.error:.4g}" if whisker else ""
+        )
+        shape = f'fill="{colour}" d="{_mark(number, at, height)}"'
+        yield f'<path class="mark" {shape}><title>{escape(told)}</title></path>'
 
 
 def _colour(number: int) -> str:
@@ -203,3 +207,114 @@ def _names(lines: Sequence[Curve], ends: Sequence[Place], x: _Scale, y: _Scale) 
         yield f'<path class="lead" stroke="{colour}" d="{lead}"/>'
         yield f'<path class="mark" fill="{colour}" d="{_mark(number, at - 6, height)}"/>'
         yield f'<text class="name" x="{at + 3}" y="{height + 4:.1f}">{escape(name)}</text>'
+
+
+class Stroke(NamedTuple):
+    """A piece of a line; it is drawn in every `turns`-th dash, beginning with dash number `turn`."""
+
+    line: int
+    start: Place
+    end: Place
+    turn: int
+    turns: int
+
+    @property
+    def dashes(self) -> str:
+        """The attributes of SVG that draw these dashes; none where the line is by itself."""
+        if self.turns == 1:
+            return ""
+        dash = min(DASH, dist(self.start, self.end) / self.turns)  # on a short piece, too, each has its turn
+        rest, begin = (self.turns - 1) * dash, (self.turns - self.turn) % self.turns * dash
+        return f' stroke-dasharray="{dash:.4g} {rest:.4g}" stroke-dashoffset="{begin:.4g}"'
+
+
+class MarkExtent(NamedTuple):
+    """What one mark covers at its place from left to right: from `low` to `high`, in pixels."""
+
+    x: float
+    low: float
+    high: float
+
+
+def strokes(lines: Sequence[Sequence[Place]]) -> list[Stroke]:
+    """The pieces of lines, each given by its places from left to right. Pieces that coincide take turns."""
+    cuts = sorted({x for line in lines for x, _ in line})
+    found = []
+    for left, right in itertools.pairwise(cuts):
+        pieces = [(number, ends) for number, line in enumerate(lines) if (ends := _piece(line, left, right))]
+        for group in _grouped([ends for _, ends in pieces]):
+            for turn, k in enumerate(group):
+                number, (begin, end) = pieces[k]
+                found.append(Stroke(number, (left, begin), (right, end), turn, len(group)))
+    return found
+
+
+def _piece(line: Sequence[Place], left: float, right: float) -> tuple[float, float] | None:
+    """The heights of a line at two places between which it does not bend."""
+    for (x, y), (to, at) in itertools.pairwise(line):
+        if x <= left and right <= to:
+            slope = (at - y) / (to - x)
+            return y + slope * (left - x), y + slope * (right - x)
+    return None
+
+
+def _grouped(ends: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Pieces that are near one another at both ends; each group by the number of its pieces."""
+    groups: list[list[int]] = []
+    for k, (begin, end) in sorted(enumerate(ends), key=lambda each: each[1]):
+        for group in groups:
+            if any(abs(ends[m][0] - begin) < NEAR and abs(ends[m][1] - end) < NEAR for m in group):
+                group.append(k)
+                break
+        else:
+            groups.append([k])
+    return [sorted(group) for group in groups]
+
+
+def sideways(extents: Sequence[MarkExtent], room: float) -> list[float]:
+    """How far each mark is moved to the side, so that those of one place stand side by side.
+
+    room   the distance to the next place of marks: all of them stay within its half
+    """
+    groups: list[list[int]] = []
+    reach = -inf
+    for k in sorted(range(len(extents)), key=lambda k: extents[k]):
+        if not groups or extents[k].x != extents[groups[-1][-1]].x or extents[k].low > reach:
+            groups.append([])
+            reach = -inf
+        groups[-1].append(k)
+        reach = max(reach, extents[k].high)
+    moved = [0.0] * len(extents)
+    for group in groups:
+        step = min(SIDEWAYS, 0.8 * room / len(group))
+        for place, k in enumerate(sorted(group)):
+            moved[k] = (place - (len(group) - 1) / 2) * step
+    return moved
+
+
+def spread(heights: Sequence[float], apart: float, top: float, bottom: float) -> list[float]:
+    """Heights of names, as near to those wanted as they can be when no two are closer than `apart`.
+
+    Neighbours that are too close are moved apart about their middle, and all stay between top and bottom if
+    there is room for them.
+    """
+    order = sorted(range(len(heights)), key=lambda k: (heights[k], k))
+    blocks: list[tuple[float, int]] = []  # the middle of neighbours that touch, and how many they are
+    for k in order:
+        blocks.append((heights[k], 1))
+        while True:
+            middle, many = blocks[-1]
+            half = (many - 1) / 2 * apart
+            blocks[-1] = max(top + half, min(bottom - half, middle)), many
+            if len(blocks) < 2:
+                break
+            (first, m), (second, n) = blocks[-2:]
+            if second - first >= apart * (m + n) / 2:
+                break
+            blocks[-2:] = [((first * m + second * n) / (m + n), m + n)]
+    placed = [0.0] * len(heights)
+    names = iter(order)
+    for middle, many in blocks:
+        for place in range(many):
+            placed[next(names)] = middle + (place - (many - 1) / 2) * apart
+    return placed

@@ -7,16 +7,15 @@ Out   one self-contained page, which requests only itself
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
 
 import pyarrow as pa
 
 from ..causality.judgement import Judgement
 from ..view.palette import palette
 from ..view.texts import duration
-from .context import calls_table, service_calls
 from .drawings import Bar, bars
 from .page import STYLE
+from .row_lists import calls_table, numbers, service_calls
 from .verdicts import VerdictLine
 
 EVERY = 2  # seconds
@@ -35,7 +34,7 @@ def live_page(
         _slowest(tables["slowest"]),
         _skew(tables["skew"]),
         _dependencies(tables["dependencies"]),
-        _counts(counts),
+        f"<h2>What came</h2>{numbers((escape(name), f'{value:,}') for name, value in counts.items())}",
     )
     verdict = VerdictLine(judgement.holds, escape(judgement.sentence)).html("p", "verdict")
     return (
@@ -49,8 +48,6 @@ def live_page(
 
 
 def _violations(table: pa.Table) -> str:
-    if not table.num_rows:
-        return ""
     items = []
     for row in table.slice(0, SHOWN).to_pylist():
         path = " → ".join(f"{step['process']}#{step['seq']}" for step in row["path"] or ())
@@ -63,54 +60,40 @@ def _violations(table: pa.Table) -> str:
 
 
 def _critical(table: pa.Table) -> str:
-    if not table.num_rows:
-        return ""
-    drawn = bars([Bar(row["place"], row["took"], _share(row)) for row in table.slice(0, SHOWN).to_pylist()])
-    picture = f'<div class="picture">{drawn}</div>'
-    return _list("Where the time of requests went", "critical_path", table.num_rows, picture)
-
-
-def _share(row: Mapping[str, Any]) -> str:
-    saved = "" if row["saved"] is None else f", saves {duration(row['saved'])}"
-    return f"{duration(row['took'])}{saved}"
+    drawn = []
+    for row in table.slice(0, SHOWN).to_pylist():
+        saved = "" if row["saved"] is None else f", saves {duration(row['saved'])}"
+        drawn.append(Bar(row["place"], row["took"], f"{duration(row['took'])}{saved}"))
+    return _list("Where the time of requests went", "critical_path", table.num_rows, _picture(drawn))
 
 
 def _slowest(table: pa.Table) -> str:
-    if not table.num_rows:
-        return ""
     rows = table.to_pylist()
-    drawn = bars([Bar(f"{row['place']} {row['label']}", row["took"], duration(row["took"])) for row in rows])
-    name = f"The slowest request, {escape(rows[0]['request'])}"
-    return _list(name, "slowest", len(rows), f'<div class="picture">{drawn}</div>')
+    drawn = [Bar(f"{row['place']} {row['label']}", row["took"], duration(row["took"])) for row in rows]
+    name = f"The slowest request, {escape(rows[0]['request']) if rows else ''}"
+    return _list(name, "slowest", len(rows), _picture(drawn))
 
 
 def _skew(table: pa.Table) -> str:
     rows = sorted(table.to_pylist(), key=lambda row: -abs(row["clock_offset"]))
     rows = [row for row in rows if row["clock_offset"]][:SHOWN]
-    if not rows:
-        return ""
-    drawn = bars([Bar(row["process"], row["clock_offset"], duration(row["clock_offset"])) for row in rows])
-    told = f'<div class="picture">{drawn}</div>'
+    drawn = [Bar(row["process"], row["clock_offset"], duration(row["clock_offset"])) for row in rows]
+    told = _picture(drawn)
     if not all(row["feasible"] for row in rows):
         told += '<p class="aside">No offsets explain all times: these are the best known.</p>'
     return _list("Clocks ahead of most, or behind", "skew", len(rows), told)
 
 
 def _dependencies(table: pa.Table) -> str:
-    if not table.num_rows:
-        return ""
     sums = service_calls(table)
     return _list("Which service calls which", "dependencies", len(sums), calls_table(sums[:SHOWN]))
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(name.replace("_", " "))}</td><td class="number">{value:,}</td></tr>'
-        for name, value in counts.items()
-    )
-    return f"<h2>What came</h2><table>{rows}</table>"
+def _picture(drawn: list[Bar]) -> str:
+    return f'<div class="picture">{bars(drawn)}</div>'
 
 
 def _list(title: str, table: str, rows: int, body: str) -> str:
+    """A section; "" if there is nothing to list."""
     more = f" The first {SHOWN} of {rows:,}." if rows > SHOWN else ""
-    return f'<h2>{title}</h2>{body}<p class="aside">Table: <code>{table}</code>.{more}</p>'
+    return f'<h2>{title}</h2>{body}<p class="aside">Table: <code>{table}</code>.{more}</p>' if rows else ""

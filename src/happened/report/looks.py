@@ -22,12 +22,10 @@ from ..causality.linearization import Ints
 from ..core.errors import CausalityError
 from ..trace.store import AnyPath, arrow_dataset, matching, size_of
 from ..trace.validation import validate, validate_rows
-from ..view.answers import NEEDED, events_of_answers
-from ..view.diagrams import diagram, hasse, relevant_count
-from ..view.pages import Viewed, page, viewed_table
+from ..view.diagrams import diagram, hasse, relevant_count, timeline
+from ..view.pages import NEEDED, Viewed, events_of_answers, page, viewed_table
 from ..view.prepared import Prepared
 from ..view.slicing import Slice, sliced
-from ..view.timeline import timeline
 
 MOST_EVENTS = 20_000  # of a computation that is read
 MOST_EVENTS_IN_ALL = 60_000
@@ -155,22 +153,17 @@ def _window(prepared: Prepared) -> Window:
         low, high = _busiest(prepared)
     whole = prepared.c.events <= MOST_DRAWN
     (part,) = [prepared] if whole else sliced([prepared], Slice(window=(low, high)))
+    if prepared.faults and not whole:
+        part = Prepared(part.c, part.table, check_order(part.table, limit=1).witnesses)
     of_relevant = prepared if relevant_count(prepared) <= MOST_DRAWN else part
     return Window(
         prepared.c.name,
         (1, int(prepared.levels.max())) if whole else (low, high),
         bool(prepared.faults),
-        diagram(part if whole else _with_faults(part, prepared)),
+        diagram(part),
         hasse(of_relevant),
         timeline(prepared),
     )
-
-
-def _with_faults(part: Prepared, prepared: Prepared) -> Prepared:
-    """The part, with the witnesses of violations in it."""
-    if not prepared.faults:
-        return part
-    return Prepared(part.c, part.table, check_order(part.table, limit=1).witnesses)
 
 
 def _around(levels: Ints, fault: Ints) -> tuple[int, int]:

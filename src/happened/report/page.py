@@ -9,21 +9,22 @@ to the rows that it counts, and rows to the events that they are about.
 """
 
 from html import escape
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..trace.schema import KINDS
 from ..trace.store import AnyPath, arrow_dataset
 from ..view.palette import palette
 from ..view.space_time import STYLE as DIAGRAM_STYLE
+from ..view.space_time import Arrow, Mark, clipped, space_time
 from ..view.texts import compact, duration, natural, short
-from .context import Context, calls_table, pictured, rows_of, service_calls, within
 from .drawings import Bar, bars, line, matrix
 from .looks import Looks, Window, looks
-from .row_lists import RowLists
+from .row_lists import Context, calls_table, numbers, pictured, service_calls, within
 from .verdicts import rows_were, verdicts
-from .witnesses import lost_causes, witnesses
 
 VIEW = "view.html"
 MOST_WINDOWS = 6
@@ -116,7 +117,7 @@ def pages(
     tables   that of the folder of tables, None if it is not kept
     """
     shown = (trace if isinstance(trace, Looks) else looks(folder, trace)).at(view)
-    context = Context(folder, summary, shown, RowLists(folder, shown, tables, summary["quarantined"]))
+    context = Context(folder, summary, shown, tables)
     return _page(context), shown.html() if view else ""
 
 
@@ -127,7 +128,7 @@ def page(folder: AnyPath, summary: dict[str, Any]) -> str:
 
 
 def _page(context: Context) -> str:
-    folder, summary = context.folder, context.summary
+    summary = context.summary
     sections = [
         _totals(context),
         _quarantine(context),
@@ -142,10 +143,10 @@ def _page(context: Context) -> str:
         _cost(context),
     ]
     causal, *others = [
-        (one, f" {context.rows.link(one.total, True, 'Rows')}" if summary.get(one.total) else "")
-        for one in verdicts(summary, timed=bool(rows_of(folder, "times", 1)))
+        (one, f" {context.link(one.total, True, 'Rows')}" if summary.get(one.total) else "")
+        for one in verdicts(summary, timed=bool(context.first("times", 1)))
     ]
-    body = "".join(sections) + context.rows.html()
+    body = "".join(sections) + context.html()
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>What happened</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -162,14 +163,11 @@ def _totals(context: Context) -> str:
     groups = {**GROUPS, "Besides": tuple(name for name in summary if name not in named)}
     tables = ""
     for title, names in groups.items():
-        rows = "".join(
-            f"<tr><td>{escape(name.replace('_', ' '))}</td>"
-            f'<td class="number">{context.rows.link(name, summary[name], _number(summary[name]))}</td></tr>'
-            for name in names
-            if name in summary
-        )
-        if rows:
-            tables += f"<section><h3>{title}</h3><table>{rows}</table></section>"
+        there = {name: summary[name] for name in names if name in summary}
+        links = (context.link(name, value, _number(value)) for name, value in there.items())
+        rows = zip(map(escape, there), links, strict=True)
+        if there:
+            tables += f"<section><h3>{title}</h3>{numbers(rows)}</section>"
     return f'<h2>Totals</h2><div class="totals">{tables}</div>'
 
 
@@ -180,7 +178,7 @@ def _number(value: Any) -> str:
 
 
 def _quarantine(context: Context) -> str:
-    rows = rows_of(context.folder, "quarantine", MOST_QUARANTINED)
+    rows = context.first("quarantine", MOST_QUARANTINED)
     if not rows:
         return ""
     body = "".join(
@@ -190,28 +188,22 @@ def _quarantine(context: Context) -> str:
     more = f" The first {len(rows)} reasons." if len(rows) == MOST_QUARANTINED else ""
     return (
         f'<h2>Quarantine</h2><p class="aside">{rows_were(context.summary["quarantined"])} no part of a '
-        f"computation.{more} Table: {context.rows.table('quarantine')}.</p>"
+        f"computation.{more} Table: {context.table('quarantine')}.</p>"
         f"<table><tr><th>computation</th><th>reason</th></tr>{body}</table>"
     )
 
 
-def _largest(folder: AnyPath, where: pc.Expression) -> str | None:
+def _largest(folder: AnyPath, name: str) -> str | None:
     """The computation in which a measure is largest, among the first rows: one picture, one computation."""
-    data = arrow_dataset(folder / "measures")
-    table = data.head(MOST_MEASURES, columns=["computation", "value"], filter=where)
+    data, columns = arrow_dataset(folder / "measures"), ["computation", "value"]
+    table = data.head(MOST_MEASURES, columns=columns, filter=pc.field("measure") == name)
     if not table.num_rows:
         return None
     sums = table.group_by("computation").aggregate([("value", "sum")])
     return str(sums.sort_by([("value_sum", "descending"), ("computation", "ascending")])["computation"][0])
 
 
-def _measure(folder: AnyPath, name: str) -> tuple[str | None, pa.Table]:
-    """A measure of the computation in which it is largest."""
-    computation = _largest(folder, pc.field("measure") == name)
-    return computation, _of_computation(folder, name, computation or "")
-
-
-def _of_computation(folder: AnyPath, name: str, computation: str) -> pa.Table:
+def _measure(folder: AnyPath, name: str, computation: str) -> pa.Table:
     data = arrow_dataset(folder / "measures")
     return data.to_table(filter=(pc.field("measure") == name) & (pc.field("computation") == computation))
 
@@ -238,11 +230,11 @@ def _window(context: Context, window: Window, *, first: bool) -> str:
         f"Levels {window.levels[0]:,} to {window.levels[1]:,}: {why}{within(window.computation)}."
         f"{context.look('Look closer', window.computation, levels=window.levels)}"
     )
-    space_time = pictured(window.space_time, f"{caption} Table: {context.rows.table('stamps')}.")
+    space_time = pictured(window.space_time, f"{caption} Table: {context.table('stamps')}.")
     hasse = pictured(
         window.hasse,
         "Immediate predecessors among the relevant events; all are, where none is marked. "
-        f"Table: {context.rows.table('predecessors')}.",
+        f"Table: {context.table('predecessors')}.",
     )
     spans = pictured(window.spans, "The request with most spans, as their own clocks have them.")
     opened = " open" if first else ""
@@ -257,10 +249,9 @@ def _window(context: Context, window: Window, *, first: bool) -> str:
 
 def _dependencies(context: Context) -> str:
     """Which service called which, over all computations."""
-    folder = context.folder
-    if not rows_of(folder, "dependencies", 1):
+    if not context.first("dependencies", 1):
         return ""
-    table = arrow_dataset(folder / "dependencies").head(MOST_MEASURES)
+    table = arrow_dataset(context.folder / "dependencies").head(MOST_MEASURES)
     sums = service_calls(table)
     picture, left_out = _busiest({(row["caller"], row["callee"]): row["calls_sum"] for row in sums})
     more = f" The first {MOST_LINKS} of {len(sums):,} are listed." if len(sums) > MOST_LINKS else ""
@@ -270,11 +261,11 @@ def _dependencies(context: Context) -> str:
 
 
 def _traffic(context: Context) -> str:
-    folder = context.folder
-    computation, table = _measure(folder, "messages")
+    computation = _largest(context.folder, "messages")
     if computation is None:
         return _influence(context)
-    counts = {(row["process"], row["other"]): row["value"] for row in table.to_pylist()}
+    rows = _measure(context.folder, "messages", computation).to_pylist()
+    counts = {(row["process"], row["other"]): row["value"] for row in rows}
     picture, left_out = _busiest(counts)
     caption = f"Messages delivered, from the row's process to the column's{within(computation)}.{left_out}"
     return _figure(context, "Who spoke to whom", picture, caption, "measures", "messages")
@@ -282,8 +273,7 @@ def _traffic(context: Context) -> str:
 
 def _influence(context: Context) -> str:
     """Without messages, the recorded causes say who acted upon whom: services that call one another."""
-    folder = context.folder
-    data = arrow_dataset(folder / "predecessors")
+    data = arrow_dataset(context.folder / "predecessors")
     across = pc.field("process") != pc.field("cause_process")
     edges = data.head(MOST_MEASURES, columns=["cause_process", "process"], filter=across)
     if not edges.num_rows:
@@ -311,12 +301,11 @@ def _busiest(counts: dict[tuple[str, str], float]) -> tuple[str, str]:
 
 
 def _width(context: Context) -> str:
-    folder = context.folder
-    computation = _largest(folder, pc.field("measure") == "depth")
+    computation = _largest(context.folder, "depth")
     if computation is None:
         return ""
-    (depth,) = _of_computation(folder, "depth", computation)["value"].to_pylist()
-    values = _of_computation(folder, "width", computation).sort_by("at")["value"].to_pylist()
+    (depth,) = _measure(context.folder, "depth", computation)["value"].to_pylist()
+    values = _measure(context.folder, "width", computation).sort_by("at")["value"].to_pylist()
     picture = line(values, "level", ("1", f"{depth:,.0f}"))
     caption = (
         "Events per level: they are concurrent. The level of an event is the length of the longest chain of "
@@ -326,51 +315,38 @@ def _width(context: Context) -> str:
 
 
 def _latency(context: Context) -> str:
-    folder = context.folder
-    computation, table = _measure(folder, "latency_mean")
+    computation = _largest(context.folder, "latency_mean")
     if computation is None:
         return ""
-    slowest = table.sort_by([("value", "descending")]).slice(0, 12).to_pylist()
-    least = {
-        (row["process"], row["other"]): row["value"]
-        for row in _of_computation(folder, "latency_min", computation).to_pylist()
-    }
-    rows = [
-        Bar(f"{row['process']} → {row['other']}", row["value"], duration(row["value"]), least.get(pair))
-        for row in slowest
-        for pair in [(row["process"], row["other"])]
-    ]
+    mean, least = (
+        {f"{row['process']} → {row['other']}": row["value"] for row in table.to_pylist()}
+        for name in ("latency_mean", "latency_min")
+        for table in [_measure(context.folder, name, computation).sort_by([("value", "descending")])]
+    )
+    slowest = list(mean.items())[:12]
+    rows = [Bar(pair, value, duration(value), least.get(pair)) for pair, value in slowest]
     caption = f"Mean latency after correction for skew, the least one marked in the bar{within(computation)}."
     return _figure(context, "Slowest pairs", bars(rows), caption, "measures", "latency_mean")
 
 
 def _skew(context: Context) -> str:
-    folder, summary = context.folder, context.summary
-    rows = [row for row in rows_of(folder, "skew", 2000) if row["clock_offset"]]
+    summary = context.summary
+    rows = [row for row in context.first("skew", 2000) if row["clock_offset"]]
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     if not rows and not before:
         return ""
     worst = sorted(rows, key=lambda row: -abs(row["clock_offset"]))[:16]
     several = len({row["computation"] for row in worst}) > 1
-    picture = bars(
-        [
-            Bar(
-                f"{row['process']} ({row['computation']})" if several else row["process"],
-                row["clock_offset"],
-                f"{duration(row['clock_offset'])}{_drift(row['drift'])}",
-            )
-            for row in worst
-        ]
-    )
+    drawn = []
+    for row in worst:
+        name = f"{row['process']} ({row['computation']})" if several else row["process"]
+        drift = f", {compact(row['drift'] * 1e6)} µs/s" if row["drift"] else ""
+        drawn.append(Bar(name, row["clock_offset"], f"{duration(row['clock_offset'])}{drift}"))
     caption = (
         "How far a process's clock is ahead (to the left: behind) and how fast that grows; the largest "
         f"{len(worst)}. {before:,} deliveries preceded their sends by the clocks; {after:,} after correction."
     )
-    return _figure(context, "Clocks that disagree", picture, caption, "skew")
-
-
-def _drift(drift: float) -> str:
-    return f", {compact(drift * 1e6)} µs/s" if drift else ""
+    return _figure(context, "Clocks that disagree", bars(drawn), caption, "skew")
 
 
 def _cost(context: Context) -> str:
@@ -384,18 +360,93 @@ def _cost(context: Context) -> str:
         ("a vector, as broadcast protocols carry it", processes),
         ("a matrix, as <code>rst</code> carries it", processes**2),
     ]
-    body = "".join(
-        f'<tr><td>{name}</td><td class="number">{compact(value)}</td></tr>' for name, value in rows
-    )
+    units = numbers(((name, compact(value)) for name, value in rows), "cost")
     of = "" if summary["computations"] == 1 else f", at {compact(processes)} processes to a computation"
     return (
-        f'<h2>What causal order would have cost</h2><table class="cost">{body}</table><p class="aside">'
+        f'<h2>What causal order would have cost</h2>{units}<p class="aside">'
         f"Units, or numbers of a vector or matrix, per transmission, on average{of}. "
-        f"Table: {context.rows.table('necessary')}.</p>"
+        f"Table: {context.table('necessary')}.</p>"
     )
 
 
 def _figure(context: Context, title: str, picture: str, caption: str, table: str, measure: str = "") -> str:
     """A picture and the table that it was drawn from; of `measures`, the rows of one measure."""
-    rows = context.rows.table(table, "measure", measure) if measure else context.rows.table(table)
+    rows = context.table(table, "measure", measure) if measure else context.table(table)
     return f"<h2>{title}</h2>{pictured(picture, f'{caption} Table: {rows}.')}"
+
+
+MOST_WITNESSES = 8
+WITNESSES_READ = 500
+STEP, LANE = 104, 60  # pixels from one event of a witness to the next, and from lane to lane
+MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
+
+
+def witnesses(context: Context) -> str:
+    count = context.summary["causal_violations"]
+    if not count:
+        return ""
+    rows = context.first("violations", WITNESSES_READ, pc.field("order_name") == "causal")
+    chosen = _of_many_shapes(rows)[:MOST_WITNESSES]
+    return (
+        f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {count:,}; all are in '
+        f"{context.table('violations')}. Arrows are messages and what a process did next; a ring marks "
+        f"the delivery that came too early.</p>{''.join(_witness(context, row) for row in chosen)}"
+    )
+
+
+def _of_many_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Short paths before long ones, but first one of each length."""
+
+    def length(row: dict[str, Any]) -> int:
+        return len(row["path"] or [])
+
+    shapes = [list(same) for _, same in groupby(sorted(rows, key=length), key=length)]
+    ranked = [(rank, number, row) for number, same in enumerate(shapes) for rank, row in enumerate(same)]
+    return [row for _, _, row in sorted(ranked, key=lambda each: each[:2])]
+
+
+def _witness(context: Context, row: dict[str, Any]) -> str:
+    path = row["path"] or []
+    half = MOST_STEPS // 2
+    elided = len(path) - 2 * half if len(path) > MOST_STEPS else 0
+    steps = [(step["process"], step["kind"], step["message"] or "") for step in path]
+    if elided:
+        steps[half:-half] = [(path[half]["process"], f"… {elided:,} …", "events")]
+    early, place = len(steps), row["process"]
+    steps += [(place, "deliver", row["early"]), (place, "deliver", row["overtaken"])]
+    marks = []
+    for level, (process, kind, message) in enumerate(steps, 1):
+        label = clipped(f"{kind}\n{message}".strip(), 13)
+        drawn = KINDS.index(kind if kind in KINDS else "internal")  # which those are that were left out
+        marks.append(Mark(process, level, drawn, label, message, fault=level == early + 1))
+    arrows = [Arrow(i, i + 1) for i in range(early - 1)]
+    if path:
+        arrows += [Arrow(early - 1, early, fault=True), Arrow(0, early + 1)]
+    caption = (
+        f"{escape(row['process'])} delivered {escape(row['early'])} (event {row['early_seq']}) before "
+        f"{escape(row['overtaken'])} (event {row['overtaken_seq']}), which was sent to it causally "
+        f"earlier{within(row['computation'])}"
+    )
+    ends = [f"{step['process']}#{step['seq']}" for step in (path[0], path[-1])] if path else []
+    looked = context.look("The path between their sends", row["computation"], *ends)
+    title = f"A delivery of {row['early']} that came too early"
+    picture = space_time(title, marks, arrows, across=STEP, down=LANE, kind="witness")
+    return pictured(picture, f"{caption}.{looked}")
+
+
+def lost_causes(context: Context) -> str:
+    count = context.summary["lost_causes"]
+    if not count:
+        return ""
+    rows = context.first("lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
+    items = "".join(
+        f"<li>{escape(row['process'])} delivered {escape(row['delivered'])} (event {row['delivered_seq']}) "
+        f"and never {escape(row['lost'])}, which was sent to it causally earlier"
+        f"{within(row['computation'])}."
+        f"{context.look('Look', row['computation'], row['process'] + '#' + str(row['delivered_seq']))}</li>"
+        for row in rows
+    )
+    return (
+        f'<h2>Lost causes</h2><p class="aside">{len(rows)} of {count:,}; all are in '
+        f"{context.table('lost_causes')}.</p><ul>{items}</ul>"
+    )

@@ -4,13 +4,15 @@ A number of the summary leads to the rows that it counts. Which they are follows
 number answers; some numbers count a part of a table, which PARTS names.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..causality import ORDERS
 from ..causality.questions import QUESTIONS
 from ..trace.store import AnyPath, arrow_dataset, matching
 from ..view.texts import short
@@ -44,28 +46,18 @@ class RowSelection(NamedTuple):
         return f"SELECT * FROM {self.table}{where}"
 
 
+FATES = ("lost", "duplicated", "misdelivered", "never_sent", "sent_outside")
 PARTS = {
-    "computations": RowSelection("processes"),
-    "processes": RowSelection("processes"),
-    "events": RowSelection("stamps"),
-    "ordered_pairs": RowSelection("stamps"),
-    "concurrent_pairs": RowSelection("stamps"),
-    "messages": RowSelection("messages"),
-    "deliveries_judged": RowSelection("messages"),
-    "causal_violations": RowSelection("violations", "order_name", "causal"),
-    "fifo_violations": RowSelection("violations", "order_name", "fifo"),
-    "total_violations": RowSelection("violations", "order_name", "total"),
+    **dict.fromkeys(("computations", "processes"), RowSelection("processes")),
+    **dict.fromkeys(("events", "ordered_pairs", "concurrent_pairs"), RowSelection("stamps")),
+    **dict.fromkeys(("messages", "deliveries_judged"), RowSelection("messages")),
+    **dict.fromkeys(("receives_before_sends", "receives_before_sends_corrected"), RowSelection("times")),
+    **{f"{name}_violations": RowSelection("violations", "order_name", name) for name in ORDERS},
+    **{fate: RowSelection("messages", "fate", fate) for fate in FATES},
     "lost_causes": RowSelection("lost_causes", "order_name", "causal"),
     "fifo_lost_causes": RowSelection("lost_causes", "order_name", "fifo"),
-    "lost": RowSelection("messages", "fate", "lost"),
-    "duplicated": RowSelection("messages", "fate", "duplicated"),
-    "misdelivered": RowSelection("messages", "fate", "misdelivered"),
-    "never_sent": RowSelection("messages", "fate", "never_sent"),
-    "sent_outside": RowSelection("messages", "fate", "sent_outside"),
     "quarantined": RowSelection("quarantine"),
     "times_backwards": RowSelection("skew"),
-    "receives_before_sends": RowSelection("times"),
-    "receives_before_sends_corrected": RowSelection("times"),
 }
 """Where the rows of a number are not those of the first table of its question."""
 
@@ -86,28 +78,42 @@ def part_of(total: str) -> RowSelection | None:
     return next((RowSelection(table) for table in tables), None)
 
 
-class RowLists:
-    """The tables in a folder. `address` is where a reader of the report finds it, None if nowhere. They are
-    not about `quarantined` rows."""
+@dataclass
+class Context:
+    """What the sections of one report share: what they read, and links to rows and events.
 
-    def __init__(self, folder: AnyPath, looks: Looks, address: str | None, quarantined: int = 0) -> None:
-        self._folder = folder
-        self._looks = looks
-        self._address = address
-        self._quarantined = quarantined
-        self._parts: dict[RowSelection, None] = {}
+    address   where a reader of the report finds the folder of tables, None if nowhere
+    """
+
+    folder: AnyPath
+    summary: dict[str, Any]
+    looks: Looks
+    address: str | None
+    _parts: dict[RowSelection, None] = field(default_factory=dict)
+
+    def look(self, text: str, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
+        """A link to the view of these events or levels; "" if the view does not show them."""
+        href = self.looks.href(computation, *events, levels=levels)
+        return f' <a href="{escape(href)}">{text}</a>.' if href else ""
+
+    def first(self, table: str, most: int, where: pc.Expression | None = None) -> list[dict[str, Any]]:
+        """The first rows of a table; none if it is not there."""
+        if not matching(self.folder / table, "*.parquet"):
+            return []
+        rows: list[dict[str, Any]] = arrow_dataset(self.folder / table).head(most, filter=where).to_pylist()
+        return rows
 
     def link(self, total: str, value: Any, text: str) -> str:
         """The text of a total, linked to the rows that it counts if there are any."""
         part = part_of(total)
-        if part is None or not value or not matching(self._folder / part.table, "*.parquet"):
+        if part is None or not value or not matching(self.folder / part.table, "*.parquet"):
             return text
         self._parts.setdefault(part)
         return f'<a href="#{escape(part.anchor)}">{text}</a>'
 
     def table(self, name: str, column: str = "", value: str = "") -> str:
         """The name of a table, linked to its rows, or to those in which a column has this value."""
-        if not matching(self._folder / name, "*.parquet"):
+        if not matching(self.folder / name, "*.parquet"):
             return f"<code>{escape(name)}</code>"
         part = RowSelection(name, column, value)
         self._parts.setdefault(part)
@@ -117,32 +123,31 @@ class RowLists:
         """The tables, what each answers, and the first rows of whatever was linked to."""
         helps = {table: each.help for each in QUESTIONS.values() for table in each.tables}
         for table in (*helps, "quarantine"):
-            if matching(self._folder / table, "*.parquet"):
+            if matching(self.folder / table, "*.parquet"):
                 self._parts.setdefault(RowSelection(table))
         if not self._parts:
             return ""
         ordered = sorted(self._parts, key=lambda part: ([*helps, "quarantine"].index(part.table), part))
         sections = "".join(self._section(part, helps.get(part.table, "rows left out")) for part in ordered)
+        where = "Parquet, beside this page"
+        if self.address:
+            where = f"Parquet, in <code>{escape(self.address)}</code>"
+        elif self.address is None:
+            where = "kept by <code>happened analyze --out DIR</code>"
         return (
             '<h2>Tables</h2><p class="aside">Every number above leads to its rows here. The '
-            f"first {MOST_ROWS} of each are shown, the whole tables {self._where()}</p>{sections}"
+            f"first {MOST_ROWS} of each are shown, the whole tables are {where}.</p>{sections}"
         )
-
-    def _where(self) -> str:
-        if self._address is None:
-            return "are kept by <code>happened analyze --out DIR</code>."
-        beside = "beside this page" if not self._address else f"in <code>{escape(self._address)}</code>"
-        return f"are Parquet, {beside}."
 
     def _section(self, part: RowSelection, help: str) -> str:
         """A closed `details` element; the browser opens it when a link leads into it."""
-        data = arrow_dataset(self._folder / part.table)
+        data = arrow_dataset(self.folder / part.table)
         count = data.count_rows(filter=part.filter)
         is_wide = any(pa.types.is_nested(field.type) for field in data.schema)
         rows = _first(data.head(MOST_WIDE if is_wide else MOST_SORTED, filter=part.filter))
         files = ""
-        if self._address is not None:
-            at = f"{self._address}/{part.table}/".lstrip("/") if self._address else f"{part.table}/"
+        if self.address is not None:
+            at = f"{self.address}/{part.table}/".lstrip("/") if self.address else f"{part.table}/"
             files = f' · <a href="{escape(at)}">files</a>'
         which = f"{part.table}, {part.value}" if part.column else part.table
         return (
@@ -153,14 +158,14 @@ class RowLists:
 
     def _listed(self, table: str, rows: list[Mapping[str, Any]]) -> str:
         if not rows:
-            if self._quarantined and table != "quarantine":
-                return f"<p>No rows; but {rows_were(self._quarantined)} quarantined and not judged.</p>"
+            if (left_out := self.summary["quarantined"]) and table != "quarantine":
+                return f"<p>No rows; but {rows_were(left_out)} quarantined and not judged.</p>"
             return "<p>No rows.</p>"
         names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
         body = ""
         for row in rows:
-            href = self._looks.href(str(row.get("computation", "")), *_events(table, row))
+            href = self.looks.href(str(row.get("computation", "")), *_events(table, row))
             look = f'<td><a href="{escape(href)}">look</a></td>' if href else "<td></td>"
             body += f"<tr>{look}{''.join(f'<td>{_cell(row[name])}</td>' for name in names)}</tr>"
         return f"<table><tr><th></th>{head}</tr>{body}</table>"
@@ -189,10 +194,36 @@ def _cell(value: Any) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:,.4g}"
-    if isinstance(value, list):
-        value = f"{len(value)} entries" if len(value) > 8 or any(map(_is_nested, value)) else value
+    if isinstance(value, list) and (len(value) > 8 or any(isinstance(each, dict | list) for each in value)):
+        value = f"{len(value)} entries"
     return escape(short(str(value), LONGEST_CELL))
 
 
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list)
+def pictured(picture: str, caption: str) -> str:
+    return f'<figure><div class="picture">{picture}</div><figcaption>{caption}</figcaption></figure>'
+
+
+def within(computation: str) -> str:
+    return f", in computation {escape(computation)}" if computation else ""
+
+
+def service_calls(table: pa.Table) -> list[dict[str, Any]]:
+    """How often each service called each other one, over all computations, and how often that failed."""
+    sums = table.group_by(["caller", "callee"]).aggregate([("calls", "sum"), ("errors", "sum")]).to_pylist()
+    return sorted(sums, key=lambda row: (-row["calls_sum"], row["caller"], row["callee"]))
+
+
+def numbers(rows: Iterable[tuple[str, str]], kind: str = "") -> str:
+    """A table of names and numbers, of a class."""
+    told = ((name.replace("_", " "), value) for name, value in rows)
+    body = (f'<tr><td>{name}</td><td class="number">{value}</td></tr>' for name, value in told)
+    return f'<table class="{kind}">{"".join(body)}</table>'
+
+
+def calls_table(calls: Sequence[dict[str, Any]]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(row['caller'])}</td><td>{escape(row['callee'])}</td>"
+        f'<td class="number">{row["calls_sum"]:,}</td><td class="number">{row["errors_sum"]:,}</td></tr>'
+        for row in calls
+    )
+    return f"<table><tr><th>caller</th><th>callee</th><th>calls</th><th>errors</th></tr>{rows}</table>"

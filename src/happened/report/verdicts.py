@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, NamedTuple
 
-from ..causality.judgement import Judgement, judge_totals
+from ..causality.judgement import judge_totals
 
 
 class VerdictLine(NamedTuple):
@@ -25,94 +25,75 @@ class VerdictLine(NamedTuple):
 
 def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[VerdictLine]:
     """The judgements of orders first. Where rows are quarantined, nothing holds of all there is."""
-    for verdict in _verdicts(summary, timed):
-        if verdict.holds and summary["quarantined"]:
-            verdict = verdict._replace(holds=None, text=f"{verdict.text} This is about what was judged.")
-        yield verdict
+    for total, (holds, text) in _verdicts(summary, timed):
+        if holds and summary["quarantined"]:
+            holds, text = None, f"{text} This is about what was judged."
+        yield VerdictLine(holds, text, total)
 
 
-def _verdicts(summary: dict[str, Any], timed: bool) -> Iterator[VerdictLine]:
-    judged = summary["deliveries_judged"]
-    yield _told(judge_totals(summary), "causal_violations")
-    yield _told(judge_totals(summary, "fifo"), "fifo_violations")
-    if judged:
-        yield _total(summary.get("total_violations", 0))._replace(total="total_violations")
-    yield _fates(summary)._replace(total="messages")
-    yield _logged(summary)._replace(total="clocks_logged")
-    if summary.get("tracker_stamps"):
-        tracked = _tracked(summary["tracker_stamps"], summary["tracker_faults"])
-        yield tracked._replace(total="tracker_stamps")
-    yield _physical(summary, timed)._replace(total="receives_before_sends")
+Finding = tuple[bool | None, str]
+
+
+def _verdicts(summary: dict[str, Any], timed: bool) -> Iterator[tuple[str, Finding]]:
+    for order in ("causal", "fifo"):
+        judgement = judge_totals(summary, order)
+        yield f"{order}_violations", (judgement.holds, escape(judgement.sentence))
+    if summary["deliveries_judged"]:
+        yield "total_violations", _total(summary.get("total_violations", 0))
+    yield "messages", _fates(summary)
+    yield "clocks_logged", _logged(summary)
+    if told := summary.get("tracker_stamps"):
+        right = f"What trackers recorded of {told:,} events is right."
+        faults = summary["tracker_faults"]
+        wrong = f"Trackers recorded timestamps of {told:,} events; {faults:,} of them are wrong."
+        yield "tracker_stamps", (False, wrong) if faults else (True, right)
+    yield "receives_before_sends", _physical(summary, timed)
     lost = summary.get("import_quarantined", 0) - summary.get("import_quarantined_imported", 0)
     if lost:
-        yield VerdictLine(
-            False, f"{lost:,} records of the logs could not be imported: they are no part of this."
-        )
+        yield "", (False, f"{lost:,} records of the logs could not be imported: they are no part of this.")
     if summary["quarantined"]:
         told = f"{rows_were(summary['quarantined'])} quarantined: no part of what follows."
-        yield VerdictLine(False, told, "quarantined")
-
-
-def _told(judgement: Judgement, total: str) -> VerdictLine:
-    return VerdictLine(judgement.holds, escape(judgement.sentence), total)
+        yield "quarantined", (False, told)
 
 
 def rows_were(count: int) -> str:
     return f"{count:,} row was" if count == 1 else f"{count:,} rows were"
 
 
-def _total(violations: int) -> VerdictLine:
+def _total(violations: int) -> Finding:
     """A broken total order is no fault: causal order leaves concurrent messages in any order."""
     if violations:
         found = f"{violations:,} disagreement{'' if violations == 1 else 's'} between processes"
-        return VerdictLine(None, f"Total order is not kept: {found}; causal order allows that.")
-    return VerdictLine(True, "One order of all messages fits what every process delivered.")
+        return None, f"Total order is not kept: {found}; causal order allows that."
+    return True, "One order of all messages fits what every process delivered."
 
 
-def _fates(summary: dict[str, Any]) -> VerdictLine:
-    wrong = [
-        f"{summary[name]:,} {name.replace('_', ' ')}"
-        for name in ("lost", "duplicated", "misdelivered", "never_sent")
-        if summary[name]
-    ]
-    if wrong:
-        return VerdictLine(False, f"Messages: {', '.join(wrong)}.")
+def _fates(summary: dict[str, Any]) -> Finding:
+    fates = ("lost", "duplicated", "misdelivered", "never_sent")
+    if wrong := [f"{summary[name]:,} {name.replace('_', ' ')}" for name in fates if summary[name]]:
+        return False, f"Messages: {', '.join(wrong)}."
     if not summary["messages"]:
-        return VerdictLine(None, "No messages were recorded.")
-    return VerdictLine(True, f"All {summary['messages']:,} messages reached their destinations once.")
+        return None, "No messages were recorded."
+    return True, f"All {summary['messages']:,} messages reached their destinations once."
 
 
-def _logged(summary: dict[str, Any]) -> VerdictLine:
+def _logged(summary: dict[str, Any]) -> Finding:
     logged = summary["clocks_logged"]
     if not logged:
-        return VerdictLine(None, "No vector clocks were logged.")
+        return None, "No vector clocks were logged."
     wrong, backwards = summary["clock_mismatches"], summary["clock_regressions"]
     if wrong or backwards:
-        text = (
-            f"Of {logged:,} logged vector clocks {wrong:,} are wrong (of these "
-            f"{summary['clock_impossible']:,} impossible), and {backwards:,} ran backwards."
-        )
-        return VerdictLine(False, text)
-    return VerdictLine(True, f"All {logged:,} logged vector clocks are right.")
+        impossible = f"{wrong:,} are wrong (of these {summary['clock_impossible']:,} impossible)"
+        return False, f"Of {logged:,} logged vector clocks {impossible}, and {backwards:,} ran backwards."
+    return True, f"All {logged:,} logged vector clocks are right."
 
 
-def _tracked(told: int, wrong: int) -> VerdictLine:
-    if wrong:
-        return VerdictLine(
-            False, f"Trackers recorded timestamps of {told:,} events; {wrong:,} of them are wrong."
-        )
-    return VerdictLine(True, f"What trackers recorded of {told:,} events is right.")
-
-
-def _physical(summary: dict[str, Any], timed: bool) -> VerdictLine:
+def _physical(summary: dict[str, Any], timed: bool) -> Finding:
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     backwards = summary.get("times_backwards", 0)
     if before or backwards:
-        text = (
-            f"By the clocks {before:,} deliveries precede their sends, {after:,} after correction; "
-            f"clocks went back {backwards:,} times."
-        )
-        return VerdictLine(False, text)
+        preceding = f"{before:,} deliveries precede their sends, {after:,} after correction"
+        return False, f"By the clocks {preceding}; clocks went back {backwards:,} times."
     if not timed or not summary["deliveries_judged"]:
-        return VerdictLine(None, "No times of sends and deliveries were recorded.")
-    return VerdictLine(True, "By the clocks no delivery precedes its send.")
+        return None, "No times of sends and deliveries were recorded."
+    return True, "By the clocks no delivery precedes its send."

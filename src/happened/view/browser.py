@@ -6,14 +6,17 @@ Messages are JSON, each ended by a NUL, in by file descriptor 3 and out by 4 (`-
 import base64
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
+import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import CausalityError
+from ..core.errors import CausalityError, LocalProtocolError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -135,3 +138,38 @@ class Browser:
         self._loaded |= message.get("method") == "Page.loadEventFired"
         self.told(message.get("method"), message.get("params", {}))
         return message
+
+
+MOST_PIXELS = 60_000_000
+SHARP = 2  # pixels of the picture to one of the drawing, if there is room
+
+
+def png_of(svg: str) -> bytes:
+    """The SVG as PNG, drawn by a browser that is started for this picture, with a profile that is removed. It
+    has fonts for all scripts. The picture is ours: it has no script and asks for nothing.
+
+    LocalProtocolError if the picture is too large or no browser is installed.
+    """
+    size = re.search(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg)
+    assert size is not None, "our pictures have a size"
+    wide, tall = int(size[1]), int(size[2])
+    if wide * tall > MOST_PIXELS:
+        raise LocalProtocolError(
+            f"a picture of {wide:,} by {tall:,} pixels is too large; choose a part (--window, --past, …)"
+        )
+    path = find_browser()
+    if path is None:
+        raise LocalProtocolError(
+            "PNG is drawn by Chromium, and none was found: install it (`apt install chromium`), name it in "
+            "$CHROMIUM, or write --to svg"
+        )
+    sharp = SHARP if SHARP**2 * wide * tall <= MOST_PIXELS else 1
+    with tempfile.TemporaryDirectory(prefix="happened-", ignore_cleanup_errors=True) as folder:
+        picture = Path(folder) / "picture.svg"
+        picture.write_text(svg, encoding="utf-8")
+        try:
+            with closing(Browser(path, Path(folder) / "profile")) as browser:
+                browser.open(picture, width=wide, height=tall, scale=sharp)
+                return browser.screenshot()
+        except CausalityError as error:
+            raise CausalityError(f"{path} drew no picture: {error}; write --to svg") from error

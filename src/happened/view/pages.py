@@ -1,29 +1,64 @@
-"""From the path of a trace to what a view shows: which computations, in which order, and what is left out."""
+"""From the path of a trace, or of an analysis, to what a view shows: which computations, in which order, and
+what is left out."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..causality import check, check_delivery, encode
 from ..causality.judgement import Checked, check_path
 from ..causality.reach import everything
+from ..causality.written import analysed_events
 from ..core.errors import LocalProtocolError
-from .answers import are_answers, events_of_answers
-from .packing import as_text
+from ..trace.store import AnyPath, arrow_dataset, matching
+from ..trace.validation import validate
 from .prepared import Prepared
-from .scene import scene
-from .slicing import Slice
+from .scene import as_text, scene
+from .slicing import Slice, slice_table
 from .texts import cut
 from .viewer_page import html
 
+NEEDED = ("stamps", "processes", "messages")  # tables of an analysis
 MOST_EVENTS = 300_000
 """Of a page: more take long to open, and `--serve` shows them window by window."""
 MOST_COMPUTATIONS = 500
 MOST_WITNESSES = 200
 MOST_REASONS = 20
+
+
+def are_answers(path: Path) -> bool:
+    return (path / "summary.json").is_file() and bool(matching(path / "stamps", "*.parquet"))
+
+
+def events_of_answers(folder: AnyPath, computations: Sequence[str] | None = None) -> pa.Table:
+    """A trace rebuilt from the tables of an analysis, or from some of its computations; LocalProtocolError if
+    tables are missing or too large. An event is relevant if it is in `predecessors`. Labels and attributes
+    need the trace itself."""
+    only = None if computations is None else pc.field("computation").isin(pa.array(computations, pa.string()))
+    missing = [name for name in NEEDED if not matching(folder / name, "*.parquet")]
+    if missing:
+        raise LocalProtocolError(
+            f"{folder} has no table {missing[0]!r}; look at the trace it was made from, or run `happened "
+            "analyze` without choosing questions"
+        )
+    count = arrow_dataset(folder / "stamps").count_rows(filter=only)
+    if count > MOST_EVENTS:
+        raise LocalProtocolError(
+            f"{folder} tells of {count:,} events, more than the {MOST_EVENTS:,} that are shown from answers; "
+            "look at the trace it was made from, with --serve"
+        )
+    wanted = None if computations is None else dict.fromkeys(computations)
+    # In one order, whatever that of the tables: the same answers are the same picture.
+    whole = analysed_events(folder, wanted, time="clock_time", relevant=True)
+    validate(whole)  # seqs of a window that was renumbered have gaps, and are not shown from answers
+    parts = [Prepared(c, whole) for c in encode(whole)]
+    # Everything that an event knew anew is among its causes; of those the immediate ones are kept.
+    return pa.concat_tables([whole.slice(0, 0), *(slice_table(each, each.c.seq > 0) for each in parts)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from ..causality.computation import DELIVER, RECEIVE, Computation
-from ..causality.linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
+from ..causality.linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
 from ..causality.predecessors import computation_predecessors
 from ..causality.reach import edges_of, last_causes, level_rows, levels_of, waited_chain
 from ..causality.skew import Times, times_of
 from ..causality.stamps import stamp_computation
 from ..causality.verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
-from .axis import logical_axis
 
 MOST_CELLS = 400_000_000
 """Entries of all vectors of a computation, 1.6 GB: of larger ones no timestamps are shown."""
@@ -52,6 +51,11 @@ class Prepared:
         """Violations, and deliveries that are repeated or of a message not sent there: what a page lists."""
         astray = np.isin(self.c.fate, (REPEATED, MISDELIVERED, NEVER_SENT))
         return len(self._witnesses) + int(astray.sum())
+
+    def recorded_causes(self, e: int) -> list[int]:
+        """The causes of an event that the trace records, besides its message."""
+        found: list[int] = self.c.causes[self.c.cause_offsets[e] : self.c.cause_offsets[e + 1]].tolist()
+        return found
 
     @cached_property
     def vectors(self) -> Ints | None:
@@ -150,17 +154,13 @@ class Prepared:
 def _told(witness: Witness | LostCause) -> tuple[str, str]:
     match witness:
         case EarlyDelivery():
-            return (
-                f"{witness.early} before {witness.overtaken} at {witness.process}",
-                f"{witness.process} delivered {witness.early} before {witness.overtaken}, which was sent to "
-                "it causally earlier",
-            )
+            both = f"{witness.early} before {witness.overtaken}"
+            told = f"{witness.process} delivered {both}, which was sent to it causally earlier"
+            return f"{both} at {witness.process}", told
         case LostCause():
-            return (
-                f"{witness.lost} never at {witness.process}",
-                f"{witness.process} delivered {witness.delivered} and never {witness.lost}, which was sent "
-                "to it causally earlier",
-            )
+            both = f"{witness.delivered} and never {witness.lost}"
+            told = f"{witness.process} delivered {both}, which was sent to it causally earlier"
+            return f"{witness.lost} never at {witness.process}", told
         case Disagreement():
             a, b = witness.messages
             return f"{a} and {b} in two orders", str(witness).partition(":\n")[0]
@@ -179,3 +179,39 @@ def _events(witness: Witness | LostCause) -> tuple[Sequence[object], Sequence[ob
             return (*witness.one, *witness.other), ()
         case Cycle():
             return tuple(event for leg in witness.legs for event in leg), ()
+
+
+def logical_axis(c: Computation) -> Ints:
+    """The place of every event on the logical time axis, 1 or more: beyond those of all that happened before
+    it and, if it is the arrival or delivery of a message, beyond that of its send.
+
+    Happened-before has no edge to an arrival that is recorded before its delivery, to a delivery that is
+    repeated, or of an unordered message; yet none of them came before its message was sent, and a picture in
+    which it stands to the left of the send would say so. But a trace may have a message arrive before
+    something that its send waited for: where that leads round in a circle, happened-before alone decides.
+    """
+    came = (c.source < 0) & (c.message >= 0) & ((c.kind == RECEIVE) | (c.kind == DELIVER))
+    source = c.source.astype(np.int64)
+    source[came] = c.send[c.message[came]]
+    if np.array_equal(source, c.source):
+        return levels_of(c)
+    place = c.chain_offsets[c.process] + c.seq - 1  # in the order of chains, which `linearize` takes
+    sent = np.flatnonzero(source >= 0)
+    causes = place[np.concatenate([c.causes, source[sent]])].astype(np.int64)
+    effects = place[np.concatenate([np.repeat(np.arange(c.events), np.diff(c.cause_offsets)), sent])]
+    process, none = c.process[c.chain], np.full(c.events, -1, np.int64)
+    begins, edges = np.array([0, c.processes], np.int64), _by_effect(effects, causes, c.events)
+    order, position = linearize(begins, c.chain_offsets, process, none, *edges)
+    if order.size < c.events:
+        return levels_of(c)
+    edges = _by_effect(position[effects], position[causes], c.events)
+    levels = np.empty(c.events, np.int64)
+    level_rows(levels, 0, np.full(c.processes, -1, np.int64), process[order], *edges)
+    found: Ints = levels[position[place]]
+    return found
+
+
+def _by_effect(effects: Ints, causes: Ints, events: int) -> tuple[Ints, Ints]:
+    """The causes of each event: where they begin, and the causes."""
+    order = np.argsort(effects, kind="stable")
+    return np.searchsorted(effects[order], np.arange(events + 1)), causes[order]

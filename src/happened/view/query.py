@@ -48,15 +48,12 @@ class _Words:
         self._rows = pa.array(prepared.c.row)
 
     def mask(self, word: str) -> Ints:
-        time = TIME.fullmatch(word)
-        if time is not None:
+        if time := TIME.fullmatch(word):
             return self._at(time[1], time[2], SCALES[time[3] or "ns"])
-        field = FIELD.fullmatch(word)
-        if field is not None:
+        if field := FIELD.fullmatch(word):
             return _has(self._column(field[1]), field[2])
-        attribute = ATTRIBUTE.fullmatch(word)
-        if attribute is not None:
-            name, text = attribute[1], attribute[2]
+        if attribute := ATTRIBUTE.fullmatch(word):
+            name, text = attribute.groups()
             return self._told(lambda names, values: pc.and_(pc.equal(names, name), _within(values, text)))
         found = self._told(lambda names, values: pc.or_(_within(names, word), _within(values, word)))
         for name in ("process", "kind", "message", "label", "event"):
@@ -64,14 +61,12 @@ class _Words:
         return found
 
     def _at(self, sign: str, text: str, scale: float) -> Ints:
-        times = self._prepared.times
         try:
             bound = float(text) * scale
         except ValueError:
             bound = np.nan
-        if times is None:
-            return np.zeros(len(self._rows), bool)
-        found: Ints = times[0] < bound if sign == "<" else times[0] > bound
+        times = np.full(len(self._rows), np.nan) if self._prepared.times is None else self._prepared.times[0]
+        found: Ints = times < bound if sign == "<" else times > bound
         return found
 
     def _column(self, name: str) -> Column:
@@ -93,13 +88,9 @@ class _Words:
         column = self._column("attributes").combine_chunks()
         attributes = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         offsets = attributes.offsets.to_numpy()
-        inside = slice(int(offsets[0]), int(offsets[-1]) - int(offsets[0]))
+        inside = int(offsets[0]), int(offsets[-1]) - int(offsets[0])
         events = np.repeat(np.arange(len(attributes)), np.diff(offsets))
-        yield (
-            events,
-            attributes.keys.slice(inside.start, inside.stop),
-            pc.fill_null(attributes.items.slice(inside.start, inside.stop), ""),
-        )
+        yield events, attributes.keys.slice(*inside), pc.fill_null(attributes.items.slice(*inside), "")
         for name, title in LISTED.items():
             texts = listed_texts(self._column(name))
             there = np.flatnonzero(pc.is_valid(texts).to_numpy(zero_copy_only=False))

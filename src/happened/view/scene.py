@@ -8,6 +8,11 @@ vector's entry for q grew, and to what. So the past of an event is one look-up p
 by the same steps the other way round, as well; and a page holds what changed instead of events x processes.
 """
 
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +21,6 @@ import pyarrow as pa
 from ..causality.linearization import Ints
 from ..causality.reach import Extent, everything
 from ..trace.schema import LISTED
-from .packing import differences, pack
 from .prepared import Prepared
 from .span_rows import relative, span_rows
 from .texts import Texts, attribute_numbers, cut, listed_texts
@@ -27,6 +31,10 @@ MOST_STEPS = 6_000_000
 MOST_MEMBERS = 20  # of a list that is shown with an event
 COLUMNS = 1024  # of the overview
 MOST_OVERVIEW = 4_000_000  # cells of the overview
+
+TYPES = {"int8": "i1", "uint8": "u1", "uint16": "u2", "int32": "i4", "float64": "f8"}
+ALIGNMENT = 8
+EFFORT = 6  # of deflate: the next ones save a few percent and take twice as long
 
 
 class _Numbering:
@@ -128,9 +136,8 @@ def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str
     taken = prepared.table.select(["message", "label", "attributes", *LISTED]).take(rows)
     lengths = np.diff(c.cause_offsets)[events]
     effects = np.repeat(np.arange(events.size), lengths)
-    picked = np.repeat(c.cause_offsets[:-1][events] - np.cumsum(lengths) + lengths, lengths) + np.arange(
-        lengths.sum()
-    )
+    starts = c.cause_offsets[:-1][events] - np.cumsum(lengths) + lengths
+    picked = np.repeat(starts, lengths) + np.arange(lengths.sum())
     causes = numbering.places(c.causes[picked])
     inside = causes >= 0
     lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
@@ -237,3 +244,38 @@ def _overview(prepared: Prepared) -> Ints:
     row = np.zeros(c.events, np.int64) if wide else c.process.astype(np.int64)
     counts = np.bincount(row * COLUMNS + column, minlength=(1 if wide else c.processes) * COLUMNS)
     return np.minimum(counts, 65535).astype(np.uint16)
+
+
+def pack(header: Mapping[str, Any], arrays: Mapping[str, Ints]) -> bytes:
+    """Arrays and names as one block of bytes that a page can hold, not yet compressed: what `assets/scene.js`
+    unpacks.
+
+    4 bytes            length of the header, little endian
+    header             JSON: {"arrays": {name: [type, offset, length]}, …whatever else is given}
+    arrays             each begins at a multiple of 8, offsets counting from the first
+    """
+    places, parts, at = {}, [], 0
+    for name, values in arrays.items():
+        kind = values.dtype.name
+        data = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+        places[name] = [TYPES[kind], at, values.size]
+        padding = -len(data) % ALIGNMENT
+        parts += [data, bytes(padding)]
+        at += len(data) + padding
+    text = json.dumps({**header, "arrays": places}, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 4) % ALIGNMENT)
+    return b"".join([struct.pack("<I", len(text)), text, *parts])
+
+
+def compressed(block: bytes) -> bytes:
+    return zlib.compress(block, EFFORT)
+
+
+def as_text(block: bytes) -> str:
+    """The block compressed and in base64, which needs no escaping in HTML."""
+    return base64.b64encode(compressed(block)).decode()
+
+
+def differences(values: Ints) -> Ints:
+    """The difference of each number from the one before it, as 32-bit integers, which compress better."""
+    return np.diff(values, prepend=0).astype(np.int32)

@@ -8,21 +8,38 @@ a file system. Nothing can be changed by a request.
 
 import hmac
 import json
+import os
 import secrets
 import threading
+import time
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..core.errors import CausalityError
-from .followed import Followed
-from .packing import compressed
-from .viewer_page import html, policy
-from .windows import Windows
+import numpy as np
 
+from ..causality.linearization import Ints
+from ..causality.reach import Extent, between, causal_path, future, past
+from ..core.errors import CausalityError, LocalProtocolError
+from ..trace import locate
+from ..trace.store import StorePath
+from .pages import MOST_COMPUTATIONS, Viewed, viewed
+from .prepared import Prepared
+from .query import matching
+from .scene import compressed, scene
+from .viewer_page import html, policy
+
+MOST_EVENTS = 40_000
+"""Of one window: some 2 MB, which a browser draws at once."""
+MOST_FOUND = 1_000
+COLUMNS = 1_024  # of the overview
+SHARE = 4  # of the time, at most one part in so many is spent on reading again
 ADDRESS = "127.0.0.1"
 MOST_AT_ONCE = 8  # requests
 MOST_CONNECTIONS = 64  # a browser opens six
@@ -30,6 +47,147 @@ PATIENCE = 30  # seconds for a request to come
 POLL = 2000  # milliseconds between questions of the page whether the trace has grown
 
 Query = dict[str, str]
+Answer = tuple[str, bytes]  # the type of the content, and the content
+
+
+@dataclass(eq=False)
+class Windows:
+    """The windows of one computation, by levels: its logical time axis."""
+
+    prepared: Prepared
+
+    @cached_property
+    def _up_to(self) -> Ints:
+        """How many events have a level of at most 0, 1, …"""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.prepared.levels)[1:])])
+
+    @property
+    def depth(self) -> int:
+        return len(self._up_to) - 1
+
+    def window(self, low: int, high: int) -> bytes:
+        """The scene of these levels and a margin; if that is too much, of the levels in their middle."""
+        if self.prepared.c.events <= MOST_EVENTS:
+            return scene(self.prepared)
+        low, high = self._bounded(low, high)
+        return scene(self.prepared, between(self.prepared.c, self.prepared.levels, low, high), (low, high))
+
+    def _bounded(self, low: int, high: int) -> tuple[int, int]:
+        depth = self.depth
+        low, high = sorted((min(max(low, 1), depth), min(max(high, 1), depth)))
+        middle, wanted = (low + high) // 2, 2 * (high - low + 1)
+
+        def events(half: int) -> int:
+            return int(self._up_to[min(depth, middle + half)] - self._up_to[max(1, middle - half) - 1])
+
+        # The widest half width, up to what is wanted, whose events are few enough.
+        half = max(0, bisect_right(range(wanted + 1), MOST_EVENTS, key=events) - 1)
+        return max(1, middle - half), min(depth, middle + half)
+
+    def slice(self, e: int, direction: str) -> bytes:
+        """The scene of the past or the future of an event: of more than MOST_EVENTS, the nearest levels."""
+        c, levels = self.prepared.c, self.prepared.levels
+        extent = past(c, e) if direction == "past" else future(c, e)
+        note = f"The {direction} of {c.event(e).id}."
+        if extent.events > MOST_EVENTS:
+            distance = np.where(extent.mask(c), np.abs(levels - levels[e]), np.iinfo(np.int64).max)
+            farthest = np.partition(distance, MOST_EVENTS)[MOST_EVENTS] - 1
+            near = between(c, levels, levels[e] - farthest, levels[e] + farthest)
+            extent = Extent(np.maximum(extent.begin, near.begin), np.minimum(extent.end, near.end))
+            note += f" Its nearest {extent.events:,} events are shown."
+        return scene(self.prepared, extent, note=note)
+
+    def find(self, query: str) -> dict[str, Any]:
+        """The events of the whole computation that a query means: how many, the first MOST_FOUND by their
+        levels, and how many in each of COLUMNS stretches of the time axis."""
+        c, levels = self.prepared.c, self.prepared.levels
+        mask = matching(self.prepared, query)
+        events = np.zeros(0, np.int64) if mask is None else np.flatnonzero(mask)
+        columns = np.bincount((levels[events] - 1) * COLUMNS // max(self.depth, 1), minlength=COLUMNS)
+        first = events[np.argsort(levels[events], kind="stable")][:MOST_FOUND].tolist()
+        return {
+            "count": int(events.size),
+            "events": [{"event": c.event(e).id, "level": int(levels[e])} for e in first],
+            "columns": columns.tolist(),
+        }
+
+    def reach(self, e: int) -> dict[str, int]:
+        """How many events happened before and after one."""
+        c = self.prepared.c
+        return {"past": past(c, e).events - 1, "future": future(c, e).events - 1}
+
+    def path(self, first: int, last: int) -> list[dict[str, Any]] | None:
+        """The causal path between two events; None if the first did not happen before the last."""
+        c, vectors = self.prepared.c, self.prepared.vectors
+        if vectors is None or first == last or past(c, last).end[c.process[first]] < c.seq[first]:
+            return None
+        steps = causal_path(c, vectors, first, last)
+        return [{"event": c.event(e).id, "level": int(self.prepared.levels[e])} for e in steps]
+
+
+class Followed:
+    """The trace at a path. `version` changes when what is shown changes; `trouble` says why it did not.
+
+    A reader may see the delivery of a message before the part with its send is there: then the trace is
+    judged as it is, and again when it has grown.
+    """
+
+    def __init__(self, path: str, *, order: str = "causal", complete: bool | None = None) -> None:
+        self._path = path
+        self._order = order
+        self._complete = complete
+        self._lock = threading.RLock()
+        self.trouble = ""
+        self.version = ""
+        self._next = 0.0
+        self._read(self._fingerprint())
+
+    def refresh(self) -> None:
+        """Read the trace again if it has grown."""
+        with self._lock:
+            if time.monotonic() < self._next:
+                return
+            try:
+                found = self._fingerprint()
+                if found != self.version:
+                    self._read(found)
+                self.trouble = ""
+            except (CausalityError, OSError) as error:
+                self.trouble = f"The trace has changed and cannot be read: {error}"
+
+    def about(self) -> dict[str, Any]:
+        with self._lock:
+            left = len(self._viewed.computations) - MOST_COMPUTATIONS
+            notes = [f"{left:,} smaller computations are left out."] if left > 0 else []
+            return self._viewed.about(MOST_COMPUTATIONS, notes)
+
+    def windows(self, computation: int) -> Windows:
+        """The windows of the computation with this number in `about`; of the first if there is none."""
+        with self._lock:
+            known = self._windows
+            if not known:
+                raise LocalProtocolError("there are no events yet")
+            return known[computation if 0 <= computation < len(known) else 0]
+
+    def _read(self, fingerprint: str) -> None:
+        began = time.monotonic()
+        self._viewed: Viewed = viewed(self._path, order=self._order, complete=self._complete)
+        self._windows = [Windows(each) for each in self._viewed.computations]
+        self.version = fingerprint
+        ended = time.monotonic()
+        self._next = ended + (ended - began) * (SHARE - 1)
+
+    def _fingerprint(self) -> str:
+        """A digest of the names, sizes and times of the parts: it changes when a part is written."""
+        at = locate(self._path)
+        said = []
+        for part in at.parts or (at.root,):
+            if isinstance(part, StorePath):
+                said.append(str(part))
+            else:
+                state = os.stat(part)
+                said.append(f"{part.name}:{state.st_size}:{state.st_mtime_ns}")
+        return f"{len(said)}-{hash(tuple(said)) & (2**63 - 1):x}"
 
 
 class _HttpRefusal(Exception):
@@ -49,13 +207,13 @@ class ViewServer(ThreadingHTTPServer):
         self.token = token or secrets.token_urlsafe(24)
         self.port = int(self.server_address[1])
         self.places = threading.BoundedSemaphore(MOST_AT_ONCE)
-        self.answers: dict[str, Callable[[Query], tuple[str, bytes]]] = {
+        self.answers: dict[str, Callable[[Query], Answer]] = {
             "/": self._page,
-            "/scene": self._scene,
             "/status": self._status,
-            "/reach": self._reach,
-            "/path": self._path,
-            "/find": self._find,
+            "/scene": self._scene,
+            "/reach": lambda query: _json(self._windows(query).reach(*self._events(query, "event"))),
+            "/path": lambda query: _json(self._windows(query).path(*self._events(query, "first", "last"))),
+            "/find": lambda query: _json(self._windows(query).find(query.get("find", ""))),
         }
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -73,43 +231,39 @@ class ViewServer(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://{self.hosts[0]}/?token={self.token}"
 
-    def _page(self, query: Query) -> tuple[str, bytes]:
+    def _page(self, query: Query) -> Answer:
         serve = {"token": self.token, "version": self.followed.version, "every": POLL}
-        return "text/html; charset=utf-8", html(
-            self.followed.about() | {"serve": serve}, (), "'self'"
-        ).encode()
+        text = html(self.followed.about() | {"serve": serve}, (), "'self'")
+        return "text/html; charset=utf-8", text.encode()
 
-    def _windows(self, query: Query) -> Windows:
-        return self.followed.windows(_number(query, "computation", 0))
-
-    def _scene(self, query: Query) -> tuple[str, bytes]:
-        windows = self._windows(query)
-        for direction in ("past", "future"):
-            if direction in query:
-                block = windows.slice(_event(windows, query[direction]), direction)
-                return "application/octet-stream", compressed(block)
-        low = _number(query, "from", 1)
-        return "application/octet-stream", compressed(windows.window(low, _number(query, "to", low + 200)))
-
-    def _status(self, query: Query) -> tuple[str, bytes]:
+    def _status(self, query: Query) -> Answer:
         self.followed.refresh()
         said: dict[str, Any] = {"version": self.followed.version, "trouble": self.followed.trouble}
         if query.get("version") != self.followed.version:
             said["about"] = self.followed.about()
-        return "application/json", json.dumps(said).encode()
+        return _json(said)
 
-    def _reach(self, query: Query) -> tuple[str, bytes]:
+    def _scene(self, query: Query) -> Answer:
         windows = self._windows(query)
-        return "application/json", json.dumps(windows.reach(_event(windows, query.get("event", "")))).encode()
+        direction = next((name for name in ("past", "future") if name in query), None)
+        if direction is not None:
+            (event,) = self._events(query, direction)
+            block = windows.slice(event, direction)
+        else:
+            low = _number(query, "from", 1)
+            block = windows.window(low, _number(query, "to", low + 200))
+        return "application/octet-stream", compressed(block)
 
-    def _find(self, query: Query) -> tuple[str, bytes]:
-        found = self._windows(query).find(query.get("find", ""))
-        return "application/json", json.dumps(found).encode()
+    def _windows(self, query: Query) -> Windows:
+        return self.followed.windows(_number(query, "computation", 0))
 
-    def _path(self, query: Query) -> tuple[str, bytes]:
+    def _events(self, query: Query, *names: str) -> list[int]:
         windows = self._windows(query)
-        ends = (_event(windows, query.get(name, "")) for name in ("first", "last"))
-        return "application/json", json.dumps(windows.path(*ends)).encode()
+        return [_event(windows, query.get(name, "")) for name in names]
+
+
+def _json(value: Any) -> Answer:
+    return "application/json", json.dumps(value).encode()
 
 
 def _number(query: Query, name: str, default: int) -> int:
@@ -157,9 +311,8 @@ class _PageHandler(BaseHTTPRequestHandler):
         hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             raise _HttpRefusal(HTTPStatus.FORBIDDEN, "this server has another name")
-        if origins not in ([], [f"http://{hosts[0]}"]):
-            raise _HttpRefusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        if origins not in ([], [f"http://{hosts[0]}"]) or site not in ("none", "same-origin"):
             raise _HttpRefusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
         try:
             asked = urlsplit(self.path)
@@ -175,9 +328,8 @@ class _PageHandler(BaseHTTPRequestHandler):
         # A page is opened by its address; its script sends the token in a header, which no form can.
         token = query.get("token") if asked.path == "/" else self.headers.get("X-Happened-Token")
         if not hmac.compare_digest((token or "").encode(), self.server.token.encode()):
-            raise _HttpRefusal(
-                HTTPStatus.FORBIDDEN, "the token is missing or another one; use the address printed"
-            )
+            reason = "the token is missing or another one; use the address printed"
+            raise _HttpRefusal(HTTPStatus.FORBIDDEN, reason)
         return self.server.answers[asked.path](query)
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..causality import encode
 from ..causality.computation import DELIVER, Computation
 from ..causality.linearization import Ints
 from ..causality.predecessors import computation_predecessors
@@ -68,8 +69,7 @@ class Slice:
         return wanted
 
     def extent(self, prepared: Prepared) -> Extent:
-        """The smallest extent that contains the wanted events; where clocks went back, it has some others
-        too."""
+        """The smallest extent with the wanted events; where clocks went back, it has some others too."""
         return hull(prepared.c, self.mask(prepared))
 
 
@@ -98,15 +98,17 @@ def slice_table(prepared: Prepared, kept: Ints) -> pa.Table:
     told = prepared.table.take(pa.array(c.row[chained])).to_pylist(maps_as_pydicts="strict")
     # Without any delivery, arrivals would stand in for deliveries; where there were some they do not.
     arrivals_only = bool((c.kind == DELIVER).any()) and not bool((c.kind[chained] == DELIVER).any())
-    rows = []
+    outside, rows = set(np.flatnonzero(~kept).tolist()), []
     for e, row in zip(chained.tolist(), told, strict=True):
         named = c.event(e).id
         row |= {"seq": int(number[e]), "causes": causes.get(e), "clock": None}
         if int(number[e]) != int(c.seq[e]):
             row["attributes"] = {"original": named} | (row["attributes"] or {})
         if row["kind"] == "send":
-            row["to"] = _addressed(c, e, kept)
-        elif row["message"] is not None and (arrivals_only or _sent_outside(c, e, kept)):
+            slots = slice(*c.dest_offsets[c.message[e] : c.message[e] + 2])
+            left = (c.slot_delivery[slots] < 0) | kept[c.slot_delivery[slots]]
+            row["to"] = [c.process_names[to] for to in c.slot_dest[slots][left]]
+        elif row["message"] is not None and (arrivals_only or c.send[c.message[e]] in outside):
             row["attributes"] = {row["kind"]: row["message"]} | (row["attributes"] or {})
             row["label"] = row["label"] or f"{row['kind']} {row['message']}"
             row |= {"kind": "internal", "message": None}
@@ -127,32 +129,10 @@ def _causes(prepared: Prepared, kept: Ints, number: Ints) -> dict[int, list[dict
     return found
 
 
-def _addressed(c: Computation, send: int, kept: Ints) -> list[str]:
-    m = int(c.message[send])
-    slots = range(int(c.dest_offsets[m]), int(c.dest_offsets[m + 1]))
-    return [
-        c.process_names[c.slot_dest[slot]]
-        for slot in slots
-        if c.slot_delivery[slot] < 0 or kept[c.slot_delivery[slot]]
-    ]
-
-
-def _sent_outside(c: Computation, e: int, kept: Ints) -> bool:
-    send = int(c.send[c.message[e]])
-    return send >= 0 and not kept[send]
-
-
 def sliced(computations: Sequence[Prepared], of: Slice) -> list[Prepared]:
     """The wanted part of each computation; computations without a wanted event are left out."""
     if of.is_whole:
         return list(computations)
-    from ..causality import encode
-
-    found = []
-    for each in computations:
-        kept = of.mask(each)
-        if kept.any():
-            table = slice_table(each, kept)
-            (c,) = encode(table)
-            found.append(Prepared(c, table))
-    return found
+    masks = ((each, of.mask(each)) for each in computations)
+    tables = (slice_table(each, kept) for each, kept in masks if kept.any())
+    return [Prepared(c, table) for table in tables for c in encode(table)]

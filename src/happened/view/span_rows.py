@@ -69,17 +69,14 @@ def span_rows(c: Computation, table: pa.Table, events: Ints) -> SpanRows:
         rows.first.append(e)
         rows.last.append(e)
         rows.start.append(time)
-        rows.end.append(_nanoseconds(told.get("end")))
-        named = by_id.get((trace, told.get("parent", "")))
-        rows.parent.append(
-            _parent(c, e, of_event, "parent" in told.get("edge", "")) if named is None else named
-        )
+        end = told.get("end") or ""
+        rows.end.append(int(end) if end.lstrip("-").isdigit() and len(end) < 20 else None)
+        parent = by_id.get((trace, told.get("parent", "")))
+        if parent is None:
+            parent = _parent(c, e, of_event, "parent" in told.get("edge", ""))
+        rows.parent.append(parent)
         by_id.setdefault((trace, span), at)
     return rows
-
-
-def _nanoseconds(text: str | None) -> int | None:
-    return int(text) if text is not None and text.lstrip("-").isdigit() and len(text) < 20 else None
 
 
 def _parent(c: Computation, e: int, of_event: dict[int, int], has_parent: bool) -> int:

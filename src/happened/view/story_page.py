@@ -14,9 +14,8 @@ from ..causality import encode
 from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND
 from ..causality.linearization import Ints
 from ..trace.schema import SCHEMA
-from .packing import as_text, differences, pack
 from .prepared import Prepared
-from .scene import described
+from .scene import as_text, described, differences, pack
 from .viewer_page import html
 
 Steps = list[dict[str, Any]]
@@ -25,6 +24,8 @@ Steps = list[dict[str, Any]]
 def story_page(story: dict[str, Any]) -> str:
     steps = story["steps"]
     wrong = [step for step in steps if _is_fault(step)]
+    present = {p for step in steps for p in (step["process"], *step["to"])}
+    processes = [(p, name) for p, name in enumerate(story["names"]) if p in present]
     about = {
         "title": f"{story['protocol']}: {story['program']}",
         "sentence": story["notation"],
@@ -32,7 +33,7 @@ def story_page(story: dict[str, Any]) -> str:
         "quarantine": [],
         "notes": [],
         "computations": [{"name": "", "events": len(steps), "faults": len(wrong)}] if steps else [],
-        "story": {"steps": _told(story), "processes": _processes(story)},
+        "story": {"steps": _told(story), "processes": processes},
     }
     return html(about, [as_text(_scene(story))] if steps else [])
 
@@ -57,7 +58,17 @@ def _scene(story: dict[str, Any]) -> bytes:
     header |= {
         "depth": len(steps),
         "holds": [[int(place[a]), -1 if b is None else int(place[b])] for a, b in _holds(steps)],
-        "faults": [_fault(step, int(place[step["number"] - 1])) for step in steps if _is_fault(step)],
+        "faults": [
+            {
+                "title": f"Step {step['number']}",
+                "told": "; ".join(step["wrong"]) or step["what"],
+                "events": [int(place[step["number"] - 1])],
+                "path": [],
+                "levels": [step["number"]] * 2,
+            }
+            for step in steps
+            if _is_fault(step)
+        ],
     }
     return pack(header, arrays)
 
@@ -68,6 +79,7 @@ def _table(story: dict[str, Any]) -> pa.Table:
     for step in story["steps"]:
         seen[step["process"]] += 1
         left = rows[step["departed"] - 1] if step["departed"] else None
+        name = ",".join(map(str, step["name"] or ()))
         rows.append(
             {
                 "computation": "",
@@ -77,16 +89,11 @@ def _table(story: dict[str, Any]) -> pa.Table:
                 "to": [names[to] for to in step["to"]] or None,
                 "relevant": step["kind"] == "event",
                 "causes": left and [{"process": left["process"], "seq": left["seq"]}],
-                "label": _name(step) or None,
+                "label": f"({name})" if step["kind"] == "event" else name or None,
                 "attributes": {"step": step["what"]},
             }
         )
     return pa.Table.from_pylist(rows, SCHEMA)
-
-
-def _name(step: dict[str, Any]) -> str:
-    name = ",".join(map(str, step["name"] or ()))
-    return f"({name})" if step["kind"] == "event" else name
 
 
 def _kind(step: dict[str, Any]) -> int:
@@ -111,12 +118,6 @@ def _holds(steps: Steps) -> list[tuple[int, int | None]]:
 
 def _is_fault(step: dict[str, Any]) -> bool:
     return bool(step["wrong"]) or step["kind"] == "refused"
-
-
-def _fault(step: dict[str, Any], event: int) -> dict[str, Any]:
-    number = step["number"]
-    told = "; ".join(step["wrong"]) or step["what"]
-    return {"title": f"Step {number}", "told": told, "events": [event], "path": [], "levels": [number] * 2}
 
 
 def _told(story: dict[str, Any]) -> Steps:
@@ -144,7 +145,8 @@ def _told(story: dict[str, Any]) -> Steps:
 
 def _shown(step: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The lines of a step: the kind of each, the rule it names, and its text. What is known stands beside."""
-    rules = {_rule_text(each): each["rule"] for each in step["rules"]}
+    named = ((each, f" ({each['rule']})" if each["rule"] else "") for each in step["rules"])
+    rules = {f"{each['about']} {each['what']}{rule}: {each['reason']}": each["rule"] for each, rule in named}
     held = {f"{step['process']} holds {each}" for each in step["held"]}
     shown = []
     for text in map(str.strip, step["text"][: len(step["text"]) - len(step["known"])]):
@@ -155,15 +157,3 @@ def _shown(step: dict[str, Any]) -> list[tuple[str, str, str]]:
         else:
             shown.append(("wrong" if text in step["wrong"] else "", "", text))
     return shown
-
-
-def _rule_text(told: dict[str, Any]) -> str:
-    rule = f" ({told['rule']})" if told["rule"] else ""
-    return f"{told['about']} {told['what']}{rule}: {told['reason']}"
-
-
-def _processes(story: dict[str, Any]) -> list[tuple[int, str]]:
-    """The processes that take part, with their names."""
-    acting = {step["process"] for step in story["steps"]}
-    addressed = {to for step in story["steps"] for to in step["to"]}
-    return [(p, name) for p, name in enumerate(story["names"]) if p in acting | addressed]

@@ -27,8 +27,7 @@ def cut(text: str, longest: int = LONGEST) -> str:
 
 
 def markup(text: str) -> str:
-    """The text escaped for XML; characters that XML does not allow, such as control characters, are
-    replaced."""
+    """The text escaped for XML; characters that XML does not allow, such as controls, are replaced."""
     return escape(NO_XML.sub("\ufffd", text))
 
 
@@ -84,11 +83,9 @@ class Texts:
 
     def numbers_of(self, column: Iterable[str | None]) -> Ints:
         """The numbers of a column's texts, -1 where there is none."""
-        return np.array([-1 if text is None else self._of(text) for text in column], np.int32)
-
-    def _of(self, text: str) -> int:
-        short = cut(text)
-        return self.number(text, short, len(short))
+        shown = ((text, None if text is None else cut(text)) for text in column)
+        numbers = [-1 if short is None else self.number(text, short, len(short)) for text, short in shown]
+        return np.array(numbers, np.int32)
 
 
 def listed_texts(column: pa.Array | pa.ChunkedArray, most: int | None = None) -> pa.Array:
@@ -96,17 +93,14 @@ def listed_texts(column: pa.Array | pa.ChunkedArray, most: int | None = None) ->
     if not pa.types.is_nested(column.type):
         texts = column.cast(pa.string())
         return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-    return pa.array(
-        [None if value is None else _joined(value, most) for value in column.to_pylist()], pa.string()
-    )
+    joined = [None if value is None else _joined(value, most) for value in column.to_pylist()]
+    return pa.array(joined, pa.string())
 
 
 def _joined(values: Sequence[Any], most: int | None) -> str:
     """The members of a list, or the entries of a map, with commas between them."""
-    shown = ", ".join(
-        f"{each[0]}: {each[1]}" if isinstance(each, tuple) else str(each) for each in values[:most]
-    )
-    return shown if most is None or len(values) <= most else f"{shown}, …"
+    shown = [f"{each[0]}: {each[1]}" if isinstance(each, tuple) else str(each) for each in values[:most]]
+    return ", ".join(shown if most is None or len(values) <= most else [*shown, "…"])
 
 
 def attribute_numbers(column: pa.ChunkedArray, extra: Sequence[dict[str, str]], texts: Texts) -> Ints:
@@ -119,11 +113,9 @@ def attribute_numbers(column: pa.ChunkedArray, extra: Sequence[dict[str, str]], 
         told = [*more.items(), *(pairs or ())]
         if not told:
             continue
-        key = tuple(told)
-        shown = [
-            part for name, value in told[:MOST_ATTRIBUTES] for part in (cut(name, 200), cut(value or ""))
-        ]
+        listed = told[:MOST_ATTRIBUTES]
+        shown = [part for name, value in listed for part in (cut(name, 200), cut(value or ""))]
         if len(told) > MOST_ATTRIBUTES:
             shown += ["…", f"{len(told) - MOST_ATTRIBUTES:,} more attributes"]
-        numbers[i] = texts.number(key, shown, sum(map(len, shown)))
+        numbers[i] = texts.number(tuple(told), shown, sum(map(len, shown)))
     return numbers

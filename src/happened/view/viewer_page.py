@@ -17,22 +17,9 @@ from typing import Any
 from .palette import switchable_palette
 
 SCRIPTS = (
-    "scene",
-    "picture",
-    "glyphs",
-    "ground",
-    "lines",
-    "paint",
-    "spans",
-    "query",
-    "panels",
-    "served",
-    "overview",
-    "story",
-    "app",
-    "input",
-    "start",
-)
+    "scene", "picture", "glyphs", "ground", "lines", "paint", "spans", "query", "panels", "served",
+    "overview", "story", "app", "input", "start",
+)  # fmt: skip
 """In the order in which they are put together: a class stands before those that extend it."""
 
 
@@ -53,8 +40,7 @@ def script() -> str:
 
 
 def policy(connect: str = "'none'") -> str:
-    """The Content-Security-Policy: the page may use only its own script and style, and connect to
-    `connect`."""
+    """The Content-Security-Policy: its own script and style alone, and connections to `connect`."""
     return (
         f"default-src 'none'; script-src '{_hash(script())}'; style-src '{_hash(style())}'; "
         f"img-src blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"
@@ -67,19 +53,13 @@ def _hash(text: str) -> str:
 
 def html(about: Mapping[str, Any], scenes: Sequence[str] = (), connect: str = "'none'") -> str:
     """The page. `about` says what there is to see; `scenes` are packed, as base64."""
-    blocks = "".join(
-        f'<script type="text/plain" id="scene-{n}">{text}</script>\n' for n, text in enumerate(scenes)
-    )
+    blocks = (f'<script type="text/plain" id="scene-{n}">{text}</script>\n' for n, text in enumerate(scenes))
+    told = json.dumps(about).replace("<", "\\u003c")  # it cannot end the script element
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(connect))}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(str(about['title']))}</title><style>{style()}</style></head>\n"
-        f'{_asset("frame.html")}<script type="application/json" id="about">{_json(about)}</script>\n'
-        f"{blocks}<script>{script()}</script>\n</body></html>\n"
+        f'{_asset("frame.html")}<script type="application/json" id="about">{told}</script>\n'
+        f"{''.join(blocks)}<script>{script()}</script>\n</body></html>\n"
     )
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    """JSON without `<`, so that it cannot end the script element."""
-    return json.dumps(value).replace("<", "\\u003c")

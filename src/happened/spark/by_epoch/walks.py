@@ -6,7 +6,7 @@ Cost  each walk is one task, its memory one epoch and one frontier; all side by 
       into columns (causality.questions.ColumnFold) is several, if there are many columns; then one task per
       epoch tells what they saw together
 
-The states of such walks compose only through n² numbers per row (see causality.units), which costs more than
+The states of such walks compose only through n² numbers per row (see causality.marks), which costs more than
 going through the events twice; so a walk goes through the epochs once, in order. Layouts that are wide are
 stamped by such walks too.
 """
