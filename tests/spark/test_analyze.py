@@ -20,7 +20,7 @@ from happened.sim.network import Network
 from happened.sim.recorder import RunRecorder
 from happened.sim.simulation import Simulation
 from happened.spark import one_pass
-from happened.spark.by_epoch import clock_faults, epoch_layout, stamping
+from happened.spark.by_epoch import epoch_layout, stamping, steps
 from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA, TraceWriter, read
 
@@ -115,7 +115,7 @@ def in_blocks(monkeypatch):
     """Walks go through few columns at a time."""
     monkeypatch.setattr(question, "WIDTH", 5)
     monkeypatch.setattr(necessary, "CELLS", 300)
-    monkeypatch.setattr(clock_faults, "WIDTH", 9)
+    monkeypatch.setattr(steps, "WIDTH", 9)
 
 
 def as_if_wide(monkeypatch):

@@ -18,11 +18,11 @@ import happened.spark as hs
 from causality import traces
 from happened.causality.analysis import TABLES, analyse
 from happened.core.errors import CausalityError, TraceFormatError
-from happened.spark import kept, library, workspace
+from happened.spark import library, workspace
 from happened.spark.announcing import TAG
-from happened.spark.classic import tags_of
 from happened.spark.pipeline import analyze_path
-from happened.spark.schemas import TRACE
+from happened.spark.storage import TRACE
+from happened.spark.versions import tags_of
 from happened.trace import SCHEMA
 from happened.trace.store import any_path
 from spark.test_analyze import wild_rows, write
@@ -292,8 +292,8 @@ def test_what_lies_under_work_goes_when_nothing_can_need_it(spark, tmp_path, row
 def test_a_frame_is_shuffled_once_for_all_questions_and_forgotten_with_its_frames(spark, rows, monkeypatch):
     """Spark keeps what was laid down as long as the frame lives, and answers as long as theirs do."""
     laid = []
-    original = kept.lay_down
-    monkeypatch.setattr(kept, "lay_down", lambda rows: laid.append(original(rows)) or laid[-1])
+    original = workspace.lay_down
+    monkeypatch.setattr(workspace, "lay_down", lambda rows: laid.append(original(rows)) or laid[-1])
     events = frame_of(spark, rows)
     stamps, early = hs.stamp(events), hs.violations(events)
     assert len(laid) == 1 and laid[0].is_cached
@@ -364,7 +364,7 @@ def test_on_other_machines_work_must_be_given_and_be_seen_by_all(spark, tmp_path
 
     monkeypatch.setattr(workspace, "whole_file", elsewhere)
     with pytest.raises(CausalityError, match=r"wrote \d+ parts .* of which this process sees 0: give work="):
-        workspace.lay_down(library.as_events(events), tmp_path / "trace", tmp_path / "quarantine")
+        workspace.write_trace(library.as_events(events), tmp_path / "trace", tmp_path / "quarantine")
 
 
 def test_answers_in_a_store_are_read_by_tasks(spark, store, bucket, rows, monkeypatch):

@@ -11,8 +11,7 @@ from happened import trace
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.spark import tasks
 from happened.spark.pipeline import analyze_path as analyze
-from happened.spark.preflight import WORD, Preflight, preflight
-from happened.spark.tasks import Emitted, exchange, on_tasks
+from happened.spark.tasks import WORD, Emitted, Preflight, exchange, on_tasks, preflight
 from spark.test_analyze import write
 
 

@@ -31,7 +31,7 @@ def _answer(arguments: argparse.Namespace) -> ask.CriticalPath:
         history, request = history_of_request(arguments, arguments.request)
         return ask.critical_path(history, request, by=arguments.by)
     if is_for_spark(arguments):
-        from ..spark.critical_paths import critical_path
+        from ..spark.large_traces import critical_path
 
         with on_spark(arguments) as trace:
             return critical_path(trace, arguments.by)

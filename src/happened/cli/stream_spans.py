@@ -37,8 +37,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..receiving.intake import WindowRules
     from ..receiving.receiver import Receiver, Settings
-    from ..receiving.span_window import WindowRules
 
     _refuse_others(arguments)
     settle = arguments.settle or OTLP_SETTLE

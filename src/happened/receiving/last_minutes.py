@@ -34,7 +34,7 @@ from ..trace.readers.span_drafts import Instance, Span
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
-from .span_window import Group, Version
+from .intake import Group, Version
 
 QUESTIONS = ("order", "dependencies")
 MOST_LEFT_OUT = 1000

@@ -100,10 +100,7 @@ class GrpcReceiver:
 
 
 def _refuse(
-    context: grpc.ServicerContext,
-    code: grpc.StatusCode,
-    reason: str,
-    told: list[tuple[str, bytes]],
+    context: grpc.ServicerContext, code: grpc.StatusCode, reason: str, told: list[tuple[str, bytes]]
 ) -> bytes:
     context.set_trailing_metadata(told)
     context.set_code(code)

@@ -16,12 +16,10 @@ from ..ask.history import printable
 from ..core.errors import CausalityError
 from ..report.live_page import live_page
 from ..trace.atomic import whole_file
-from .intake import Intake
+from .intake import Intake, SpanWindow, Version, WindowRules
 from .last_minutes import LastMinutes, Told, assemble, groups_of, load_kernels
 from .otlp_http import PATH, HttpReceiver
-from .settled_trace import SettledTrace
-from .span_log import SpanLog
-from .span_window import SpanWindow, Version, WindowRules
+from .span_log import SettledTrace, SpanLog
 
 STEPS = 10  # of a window, in which traces leave it: parts of the settled trace should not be too many
 SHARE = 4  # of the time, at most one part in so many is spent on telling

@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     )
     from .live.frames import Stream, stream
     from .not_judged import NotJudged
-    from .record_frames import dag, history, log
-    from .span_frames import spans
+    from .record_frames import dag, history, log, spans
 
     deliver: Callable[..., Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from .classic import context_of, tags_of
+from .versions import context_of, tags_of
 
 Progress = Callable[[str], object]
 

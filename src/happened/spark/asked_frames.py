@@ -34,14 +34,12 @@ from ..causality.questions import Answers
 from ..core.errors import CausalityError
 from ..trace.readers.span_joins import leaders_of
 from ..trace.schema import ASKED, DEFAULTS, SCHEMA
-from .critical_paths import EVENTS_PER_BUCKET, NEEDED
-from .event_columns import as_events, with_columns
-from .event_rows import UNREADABLE
-from .large_traces import MOST_COMPUTATIONS, MOST_GATHERED, Hits, LargeTrace, _hits
+from .event_rows import UNREADABLE, as_events, with_columns
+from .large_traces import EVENTS_PER_BUCKET, MOST_COMPUTATIONS, MOST_GATHERED, NEEDED, Hits, LargeTrace, _hits
 from .not_judged import MOST_REASONS, RAISE, NotJudged, check_on_bad
-from .schemas import spark_schema
 from .session import supply
 from .splits import TELLING, sort_out
+from .storage import spark_schema
 from .tasks import pack_table, unpack_table
 
 Columns = Mapping[str, str | Column]

@@ -27,9 +27,9 @@ from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
 from ..trace.writer import table_from_rows
 from .event_rows import UNREADABLE
 from .linked_traces import leaders_of_linked
-from .schemas import TRACE, spark_schema
 from .session import supply
 from .splits import UNCHECKED
+from .storage import TRACE, spark_schema
 from .workspace import Workspace
 
 Parse = Callable[[Record], Iterable[Draft | QuarantinedRecord]]

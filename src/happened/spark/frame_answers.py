@@ -32,8 +32,8 @@ from ..trace.parts import parquet_settings, write_part
 from ..trace.store import matching
 from .in_parts import Asked, answer_splits
 from .laid_frames import LAID, LARGE, NO_EVENTS, padded
-from .schemas import spark_schema
 from .splits import Groups, Split
+from .storage import spark_schema
 from .tasks import HERE, spare_modules, unpack_table
 
 PACKED = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])

@@ -1,7 +1,8 @@
-"""Answers about a trace that does not fit a task: from its splits to parts of tables.
+"""Answers about splits of a trace, as parts of tables.
 
-Computations that fit a task are answered whole, many to a task; larger ones are cut into epochs (by_epoch).
-A large computation that is invalid as it stands is tried again without rows that repeat another exactly.
+A trace that fits a task is answered in one. Otherwise computations that fit a task are answered whole, many
+to a task, and larger ones are cut into epochs (by_epoch). A large computation that is invalid as it stands is
+tried again without rows that repeat another exactly.
 """
 
 from collections import Counter
@@ -11,11 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from ..causality.computation import REFUSE, RENUMBER
 from ..causality.names import encode_names, hashes
 from ..causality.questions import Question
-from ..causality.written import EVENTS_PER_BATCH, Whole
+from ..causality.written import EVENTS_PER_BATCH, Whole, is_wide
 from ..core.errors import CausalityError
 from ..trace.repetitions import without_repetitions
 from ..trace.store import AnyPath
@@ -27,7 +29,18 @@ from .phases import Phases
 from .sizes import Large, Survey, survey
 from .splits import Groups, Split
 from .storage import write_part
-from .tasks import Emitted, Runner, TraceFault, exchange, pack_table, raise_faults, unpack_table
+from .tasks import (
+    Emitted,
+    Preflight,
+    Runner,
+    TraceFault,
+    Trouble,
+    exchange,
+    on_tasks,
+    pack_table,
+    raise_faults,
+    unpack_table,
+)
 
 WHOLE_EVENTS = EVENTS_PER_BATCH
 """A computation with more events is cut into epochs."""
@@ -165,3 +178,27 @@ def _window_too_large(large: Sequence[Large]) -> CausalityError:
         f"({max(each.events for each in large):,} events at most) would be cut into epochs; choose a shorter "
         "window, or number the events of each process 1, 2, … yourself and leave out gaps="
     )
+
+
+def analyse_alone(
+    spark: SparkSession, splits: Sequence[Split], whole: Whole, most_events: int, check: Preflight
+) -> Counter[str] | None:
+    """Analyse a trace that fits a task, in one; None if it does not."""
+    if not splits:
+        return Counter()
+    (split, *more) = splits
+    if more or (split.rows or 0) > most_events:
+        return None
+
+    def run(_: int) -> Counter[str] | Trouble | None:
+        if (trouble := check.look()) is not None:
+            return trouble
+        events, quarantined = split.read()
+        if events.num_rows > most_events or is_wide(events, whole.writes_vectors):
+            return None
+        if quarantined.num_rows:
+            write_part(whole.out / "quarantine", "rows", quarantined)
+        return whole.analyse(events, "alone") + Counter(quarantined=quarantined.num_rows)
+
+    (totals,) = on_tasks(spark, 1, run)
+    return None if totals is None else Counter(totals)

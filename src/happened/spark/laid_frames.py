@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from ..causality.written import EVENTS_PER_BATCH, whole_computations
 from ..trace.schema import DEFAULTS
 from .event_rows import sort_out_unread
-from .schemas import spark_schema
 from .splits import UNCHECKED, sort_out
+from .storage import spark_schema
 from .tasks import pack_table, spare_modules, unpack_table
 
 LAID = pa.schema([("kind", pa.string()), ("computation", pa.string()), ("blob", pa.binary())])

@@ -46,18 +46,15 @@ from ..trace import locate
 from ..trace.store import StorePath, any_path, remove_tree
 from .announcing import Progress, announcing, log_totals
 from .by_epoch.steps import check_answerable
-from .event_columns import as_events
-from .event_rows import read_events
+from .event_rows import as_events, read_events
 from .frame_answers import answer, totals_of
 from .in_parts import WHOLE_EVENTS, Asked
-from .kept import FileKept, Kept, SparkKept, laid_down
 from .not_judged import LEAVE_OUT, RAISE, check_on_bad, raise_or_warn
 from .pipeline import analyze_splits
-from .schemas import spark_schema
 from .session import supply
 from .splits import splits_of
-from .storage import DIRECT, IO, SPARK, spark_path
-from .workspace import Workspace, lay_down
+from .storage import DIRECT, IO, SPARK, spark_path, spark_schema
+from .workspace import FileKept, Kept, SparkKept, Workspace, laid_down, write_trace
 from .writing import check_destination, write_tables
 
 Columns = Mapping[str, str | Column]
@@ -276,11 +273,7 @@ def _by_spark(
 
 
 def _by_files(
-    rows: DataFrame,
-    work: Work | None,
-    asking: Asked,
-    tables: Mapping[str, pa.Schema],
-    progress: Progress,
+    rows: DataFrame, work: Work | None, asking: Asked, tables: Mapping[str, pa.Schema], progress: Progress
 ) -> tuple[Kept, dict[str, Any]]:
     spark = rows.sparkSession
     workspace = Workspace(spark, work)
@@ -289,7 +282,7 @@ def _by_files(
     try:
         with announcing(spark, asking.job, progress) as tell:
             tell("laying down the frame")
-            unread = lay_down(rows, trace, answers / "quarantine")
+            unread = write_trace(rows, trace, answers / "quarantine")
         summary = analyze_splits(spark, splits_of(locate(trace)), answers, asking, progress)
         remove_tree(trace)
     except BaseException:

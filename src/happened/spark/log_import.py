@@ -68,8 +68,7 @@ from ..trace.schema import SCHEMA
 from ..trace.store import AnyPath, arrow_source, remove_tree, size_of
 from ..trace.writer import table_from_rows
 from .linked_traces import CHANNELS, REFERENCES, collected, leaders_of_linked
-from .schemas import spark_schema
-from .storage import read_parts, read_rows, write_rows
+from .storage import read_parts, read_rows, spark_schema, write_rows
 from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
 
 PIECE_BYTES = 32 << 20

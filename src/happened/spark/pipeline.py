@@ -31,13 +31,12 @@ from .announcing import Progress, announcing
 from .by_epoch.steps import check_answerable
 from .event_rows import read_events
 from .frame_answers import answer, table_of, totals_of, write_files
-from .in_parts import WHOLE_EVENTS, Asked, answer_splits
+from .in_parts import WHOLE_EVENTS, Asked, analyse_alone, answer_splits
 from .laid_frames import lay_down
 from .phases import Phases, are_of, begin, fingerprint
-from .preflight import preflight
 from .splits import ROWS_AT_ONCE, Split, splits_of
 from .storage import DIRECT, SPARK, spark_path
-from .whole import analyse_alone
+from .tasks import preflight
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,8 @@ from ..trace.readers.table_spans import JAEGER, OPENTELEMETRY, TEMPO, ZIPKIN
 from ..trace.schema import SENDS
 from ..trace.store import AnyPath, remove_tree
 from .event_rows import UNREADABLE
-from .record_frames import dag, history, log
-from .schemas import TRACE, spark_schema
-from .span_frames import spans
-from .storage import read_rows, write_rows
+from .record_frames import dag, history, log, spans
+from .storage import TRACE, read_rows, spark_schema, write_rows
 
 TABLE, JDBC = "table", "jdbc"
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from ..trace import SCHEMA
 from ..trace.atomic import whole_file
 from ..trace.parts import parquet_settings as parquet_settings
 from ..trace.parts import write_part as write_part
@@ -106,3 +107,10 @@ def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
     # In one request: all of it is needed, and a store answers each request for a range separately.
     with np.load(io.BytesIO(path.read_bytes())) as arrays:
         return {name: arrays[name] for name in arrays.files}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+TRACE = spark_schema(SCHEMA)

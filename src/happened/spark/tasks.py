@@ -1,10 +1,10 @@
 """Work on Spark tasks that read and write files themselves: without a shuffle, or with one of bytes.
 
-    on_tasks         work(0) … work(n - 1), and what they return
+    on_tasks         work(0) … work(n - 1), and what they return; on_each: work(*job) for each job
     exchange         tasks that give bytes to buckets, then tasks that each settle a bucket
     HERE             runs both in this process instead, one piece of work after another: within a task, say
     frame_by_tasks   rows that tasks read, as a DataFrame
-    pack_table       a table as bytes, for an exchange
+    preflight        checks that executors reach the same directories as the driver, before the work begins
 
 Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled and must be
 small.
@@ -15,12 +15,14 @@ sentence.
 """
 
 import gc
+import os
 import pickle
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -31,7 +33,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..core.errors import CausalityError, TraceFormatError
-from .classic import context_of
+from ..trace.atomic import whole_file
+from ..trace.store import AnyPath, size_of
+from .versions import context_of
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -352,3 +356,64 @@ def _polled(tracker: Any, count: int, tell: Callable[[int], object]) -> Iterator
     finally:
         over.set()
         watcher.join()
+
+
+PROBES = 16
+"""Tasks that check; Spark spreads them over the executors it has."""
+
+WORD = ".driver"
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The file that a task looks for; nothing on a local master."""
+
+    word: str = ""
+    directories: tuple[AnyPath, ...] = ()
+    file: AnyPath | None = None
+
+    def look(self, number: int = 0) -> Trouble | None:
+        """Runs in a task; returns what is wrong."""
+        for directory in self.directories:
+            try:
+                said = (directory / WORD).read_text()
+                probe = directory / f".probe-{number:03d}"
+                with whole_file(probe) as path:
+                    path.write_text(self.word)
+                probe.unlink(missing_ok=True)  # created by another attempt of this task, perhaps
+            except (OSError, CausalityError) as error:
+                return Trouble(cannot_reach(directory, _why(error)))
+            if said != self.word:
+                return Trouble(cannot_reach(directory, "what they have there is another directory"))
+        if self.file is not None:
+            try:
+                size_of(self.file)
+                with self.file.open("rb") as file:
+                    file.read(4)
+            except (OSError, CausalityError) as error:
+                return Trouble(cannot_reach(self.file, _why(error)))
+        return None
+
+    def look_everywhere(self, spark: SparkSession) -> None:
+        """CausalityError if an executor does not reach what the driver reaches."""
+        if self.directories:
+            on_tasks(spark, PROBES, self.look)
+
+    def end(self) -> None:
+        for directory in self.directories:
+            (directory / WORD).unlink(missing_ok=True)
+
+
+def preflight(spark: SparkSession, directories: Sequence[AnyPath], file: AnyPath | None) -> Preflight:
+    """Write the small file into each directory, if tasks run elsewhere."""
+    if is_local(spark):
+        return Preflight()
+    word = os.urandom(8).hex()
+    for directory in directories:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / WORD).write_text(word)
+    return Preflight(word, tuple(directories), file)
+
+
+def _why(error: OSError | CausalityError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,15 +1,22 @@
-"""A directory in which a DataFrame becomes files that tasks read themselves, and which holds their answers.
+"""Where the answers of an analysis are kept until nobody needs them, and a frame as files for tasks.
 
-A frame is written once, as Parquet parts of a trace, whatever it was derived from, and is then treated like
-files. Its directory is removed by `close`, or with its Workspace, at the latest when the interpreter ends.
+SparkKept   Spark keeps them (persist), as `frame_answers` packed them, until the Analysis and the frames that
+            it gave are gone. A frame derived from one of these gives the same answers after that, too, by
+            computing them again
+FileKept    tasks left them as Parquet in a Workspace. It is removed by `close`, or when the interpreter ends;
+            then a frame derived from one cannot be read any more
+
+For tasks, a frame is written once, as Parquet parts of a trace, whatever it was derived from.
 """
 
 import atexit
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,10 +28,11 @@ from ..trace.atomic import whole_file
 from ..trace.schema import QUARANTINE
 from ..trace.store import AnyPath, StorePath, any_path, arrow_source, remove_tree
 from .event_rows import sort_out_unread
-from .schemas import spark_schema
+from .frame_answers import leave_tables, table_of
+from .laid_frames import lay_down
 from .session import is_on_this_machine
 from .splits import UNCHECKED
-from .storage import parquet_settings, spark_path, write_part
+from .storage import parquet_settings, spark_path, spark_schema, write_part
 from .tasks import frame_by_tasks
 
 ROWS_TOGETHER = 100_000
@@ -80,7 +88,7 @@ def _remove(folder: AnyPath) -> None:
         return
 
 
-def lay_down(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
+def write_trace(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
     """Write rows of a trace (event_columns) as its parts; returns how many could not be read at all.
 
     Rows for which a reader gave a reason (event_rows.UNREADABLE) are quarantined with that reason.
@@ -154,3 +162,79 @@ def read_table(spark: SparkSession, directory: AnyPath, schema: pa.Schema) -> Da
                 yield from pa.Table.from_batches([rows]).cast(schema).to_batches()
 
     return frame_by_tasks(spark, len(parts), read, spark_schema(schema))
+
+
+MOST_REPORTED = 256 << 20
+"""Bytes of answers that this process fetches from Spark for a report."""
+
+
+class FileKept:
+    def __init__(self, spark: SparkSession, workspace: Workspace, tables: Mapping[str, pa.Schema]) -> None:
+        self._spark, self._workspace, self._tables = spark, workspace, tables
+
+    @property
+    def is_open(self) -> bool:
+        return self._workspace.is_open
+
+    def read(self, name: str) -> DataFrame:
+        self._workspace.keep()
+        return read_table(self._spark, self._workspace.folder / "answers" / name, self._tables[name])
+
+    @contextmanager
+    def folder(self) -> Iterator[AnyPath]:
+        yield self._workspace.folder / "answers"
+
+    def close(self) -> None:
+        self._workspace.close()
+
+
+class SparkKept:
+    def __init__(self, packed: DataFrame, tables: Mapping[str, pa.Schema]) -> None:
+        self._packed, self._tables = packed, tables
+        self._forget = _forgotten_with(self, packed)
+
+    @property
+    def is_open(self) -> bool:
+        return self._forget.alive
+
+    def read(self, name: str) -> DataFrame:
+        return table_of(self._packed, name, self._tables[name])
+
+    @contextmanager
+    def folder(self) -> Iterator[AnyPath]:
+        with tempfile.TemporaryDirectory(prefix="happened-") as folder:
+            leave_tables(self._packed, Path(folder), dict(self._tables), MOST_REPORTED)
+            yield Path(folder)
+
+    def close(self) -> None:
+        self._forget()
+
+
+Kept = FileKept | SparkKept
+
+
+def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
+    """The rows of a frame, laid out once for all questions that are asked of it as long as it lives.
+
+    key   what else the rows depend on; None if that cannot be compared, and the rows are not shared
+    """
+    shared = events.__dict__.setdefault("_happened_laid", {})
+    if key is None or key not in shared:
+        laid = lay_down(rows)
+        _forgotten_with(events, laid)
+        shared[key] = laid
+    found: DataFrame = shared[key]
+    return found
+
+
+def _forgotten_with(owner: object, persisted: DataFrame) -> "weakref.finalize[..., Any]":
+    """Unpersist a frame when its owner is collected; but not when the interpreter ends, because Spark ends
+    with it."""
+    forget = weakref.finalize(owner, _unpersist, persisted)
+    forget.atexit = False
+    return forget
+
+
+def _unpersist(frame: DataFrame) -> None:
+    with suppress(Exception):  # the session may have ended
+        frame.unpersist()

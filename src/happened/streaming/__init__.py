@@ -22,10 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .arrivals import ByIds, ByProtocol
     from .dead_letters import to_tables
-    from .held_table import held
     from .nats_source import NatsSource
     from .operator import deliver
-    from .watching import Watch
+    from .watching import Watch, held
 
 _HOMES = {
     "ByIds": "arrivals",

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 
 from ..core.errors import CausalityError
 from ..core.tuples import new
-from .held_index import HeldIndex
 from .paged import Drawer, Key, Numbers, PagedMap, PageStore
-from .reached import Arrived, Range, Reached, ReachedClocks, ReachedIds
+from .reached import Arrived, HeldIndex, Range, Reached, ReachedClocks, ReachedIds
 
 VERSION = 1
 """Of the state."""

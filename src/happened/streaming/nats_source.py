@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from ..core.errors import CausalityError
-from ..spark.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from ..spark.versions import require
+from ..spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, require
 
 try:
     import nats

@@ -102,13 +102,7 @@ def deliver(
         schema = schema.add(name, kind)
     milliseconds = None if patience is None else max(int(patience * 1000), 1)
     processor = DeliveryProcessor(
-        rule,
-        schema.names,
-        milliseconds,
-        after_patience == "release",
-        remember,
-        report_held,
-        arrived,
+        rule, schema.names, milliseconds, after_patience == "release", remember, report_held, arrived
     )
     delivered = rows.groupBy(destination).transformWithStateInPandas(
         processor, schema, "append", "none" if patience is None else "processingTime"

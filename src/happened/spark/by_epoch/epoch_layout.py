@@ -33,10 +33,8 @@ from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
 from ..tasks import Emitted, Runner, TraceFault, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
-from .edge_files import EdgeFile
-from .edge_skew import Clocks, estimate, merge_tightest
+from .edge_files import Clocks, EdgeFile, Sums, estimate, leave_sums, merge_tightest
 from .matching import pack_names
-from .pair_traffic import Sums, leave_sums
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is this many times larger than requested, cuts by seq are tried."""
@@ -176,11 +174,7 @@ class Layout:
         return logged[np.lexsort((logged[:, 1], logged[:, 0]))], share["clocks"]
 
     def view(
-        self,
-        k: int,
-        timestamps: str = "full",
-        share: dict[str, Ints] | None = None,
-        lost: Ints | None = None,
+        self, k: int, timestamps: str = "full", share: dict[str, Ints] | None = None, lost: Ints | None = None
     ) -> EpochView:
         """Epoch k as questions see it; pass `share` and `lost` if they have been read already.
 

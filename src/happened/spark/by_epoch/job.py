@@ -25,9 +25,8 @@ from ..tasks import Runner, TraceFault, on_tasks
 from .epoch_layout import Found, Layout, lay_out
 from .matching import unpack_names
 from .named_violations import Laid, Output
-from .stamping import stamp
+from .stamping import stamp, walk
 from .steps import STEPS
-from .walks import walk
 
 
 def analyse_large(

@@ -257,12 +257,7 @@ class End(NamedTuple):
 
 
 def fate_table(
-    messages: pa.Array,
-    sent: End,
-    received: End,
-    copies: Ints,
-    addressed: Ints,
-    was_sent: Any = True,
+    messages: pa.Array, sent: End, received: End, copies: Ints, addressed: Ints, was_sent: Any = True
 ) -> pa.Table:
     """FATES of these messages; of `received`, where there are no copies, only the process counts."""
     came, left = copies > 0, np.broadcast_to(was_sent, copies.shape)

@@ -2,7 +2,15 @@
 
 A question itself has the answers for whole computations, for stamped epochs and for walks over the epochs.
 Anything else it needs (names of events, times, a judgement over all epochs at once) is a Step here,
-registered by the question's name in STEPS. Most questions need none.
+registered by the question's name in STEPS. Most questions need none. Costs beside those of stamping:
+
+verify-clocks     per block of columns a task that goes through the logged clocks, epoch after epoch, and
+                  holds those of an epoch and the last of each process; then one task that tells of them
+verify-trackers   one scan of the attributes, where events are marked relevant; each epoch that has numbered
+                  events is stamped once more; then a task for each computation, with a vector for each of its
+                  numbered events. Wide computations have no whole vectors: theirs count as not judged
+messages          one scan of the fates that the pass over the rows left (see matching)
+dependencies      one scan of the attributes; a row per pair of services and split reaches the driver
 """
 
 from collections import Counter
@@ -11,22 +19,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ...causality.computation import event_ids
+from ...causality.epochs import event_keys, places, stamp_epoch
 from ...causality.linearization import Ints
+from ...causality.logged_clocks import Regressions
 from ...causality.measures import measure_rows
 from ...causality.questions import Answers, Question
+from ...causality.questions.dependencies import DEPENDENCIES, added_up, calls_of, tell_calls
 from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
+from ...causality.questions.message_fates import MESSAGES
+from ...causality.questions.question import blocks_of
 from ...causality.questions.stamp import processes_table
+from ...causality.questions.verify_clocks import add_clock_faults
+from ...causality.questions.verify_trackers import tell_faults
+from ...causality.tracker_stamps import compare, is_numbered, numbered_events, read_attributes
 from ...core.errors import CausalityError
+from ...trace.schema import SCHEMA
+from ...trace.store import AnyPath
+from ..splits import Split
+from ..storage import read_arrays, read_part, read_parts, write_arrays, write_part
 from ..tasks import Runner, on_tasks
-from .clock_faults import regressions
-from .message_rows import write_messages
+from .edge_files import parts_of, traffic_rows
+from .epoch_layout import FRONTIER, Layout, load
 from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
-from .pair_traffic import parts_of, traffic_rows
-from .service_calls import tell_dependencies
-from .stamping import EpochDone, EpochStep
+from .stamping import EpochDone, EpochStep, write_answers
 from .total_at_scale import count_disagreements, keep_casts
-from .tracker_faults import verify_trackers
 
 
 class Step(NamedTuple):
@@ -144,6 +163,198 @@ def measure_traffic(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) ->
 def tell_messages(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     write_messages(spark, laid)
     return Counter()
+
+
+def write_messages(spark: Runner, laid: Sequence[Laid]) -> None:
+    jobs = [(of.layout, of.output, path) for of in laid for path in of.layout.fates]
+
+    def write(number: int) -> None:
+        layout, output, path = jobs[number]
+        output.write("messages", message_rows(layout, read_part(path)), f"-{path.stem}")
+
+    on_tasks(spark, len(jobs), write)
+
+
+def message_rows(layout: Layout, fates: pa.Table) -> pa.Table:
+    sender, receiver = (fates[name].cast(pa.string()) for name in ("sender", "receiver"))
+    columns = [
+        pa.repeat(layout.computation, fates.num_rows),
+        fates["message"],
+        sender,
+        fates["sent_seq"],
+        event_ids(sender, fates["sent_seq"]),
+        receiver,
+        fates["received_seq"],
+        event_ids(receiver, fates["received_seq"]),
+        fates["sent_at"],
+        fates["received_at"],
+        pc.subtract(fates["received_at"], fates["sent_at"]),
+        pc.subtract(
+            _corrected(layout, receiver, fates["received_at"]), _corrected(layout, sender, fates["sent_at"])
+        ),
+        fates["copies"],
+        _fate(fates),
+    ]
+    return pa.table(columns, schema=MESSAGES)
+
+
+def _corrected(layout: Layout, process: pa.ChunkedArray, time: pa.ChunkedArray) -> pa.Array:
+    """The corrected time; null where there is no time."""
+    if layout.clocks is None:
+        return pa.nulls(len(time), pa.int64())
+    names = pa.array(layout.names, pa.string())
+    p = pc.fill_null(pc.index_in(process, value_set=names), 0).to_numpy().astype(np.int64)
+    shown = pc.fill_null(time, layout.clocks.origin).to_numpy()
+    ahead = layout.clocks.skew.ahead(p, shown - layout.clocks.origin)
+    return pa.array(shown - ahead, mask=pc.is_null(time).to_numpy())
+
+
+def _fate(fates: pa.Table) -> pa.Array:
+    conditions = {
+        "never_sent": pc.is_null(fates["sender"]),
+        "misdelivered": pc.invert(fates["addressed"]),
+        "lost": pc.equal(fates["copies"], 0),
+        "duplicated": pc.greater(fates["copies"], 1),
+    }
+    cases = pc.make_struct(
+        *(flag.combine_chunks() for flag in conditions.values()), field_names=[*conditions]
+    )
+    return pc.case_when(cases, *map(pa.scalar, conditions), pa.scalar("delivered"))
+
+
+def tell_dependencies(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+    jobs = [(of.layout.computation, split) for of in laid for split in of.splits]
+
+    def look(number: int) -> list[dict[str, Any]]:
+        computation, split = jobs[number]
+        rows = split.read(["computation", "attributes"]).events
+        found: list[dict[str, Any]] = calls_of(
+            rows.filter(pc.equal(rows["computation"], computation))
+        ).to_pylist()
+        return found
+
+    found = on_tasks(spark, len(jobs), look)
+    answers = Answers()
+    for of in laid:
+        name = of.layout.computation
+        mine = [row for (each, _), rows in zip(jobs, found, strict=True) for row in rows if each == name]
+        calls = added_up([pa.Table.from_pylist(mine, schema=DEPENDENCIES)])
+        tell_calls(calls, answers)
+        of.output.write("dependencies", calls)
+    return answers.totals
+
+
+WIDTH = 1024
+
+
+def regressions(spark: Runner, laid: Sequence[tuple[Layout, AnyPath]]) -> Counter[str]:
+    """The totals of layouts with logged clocks, each with the directory its tables are in."""
+    blocks = [
+        (layout, number, columns)
+        for layout, _ in laid
+        for number, columns in enumerate(blocks_of(len(layout.names), WIDTH))
+    ]
+
+    def look(number: int) -> None:
+        layout, block, columns = blocks[number]
+        walk = Regressions(len(layout.names), columns)
+        for k in range(layout.epochs):
+            found = walk.step(*layout.logged_clocks(k))
+            write_arrays(layout.path(f"regressions-{block:04d}", k), found=found)
+
+    def tell(number: int) -> Counter[str]:
+        layout, out = laid[number]
+        of = [block for of, block, _ in blocks if of is layout]
+        answers = Answers()
+        for k in range(layout.epochs):
+            parts = [read_arrays(layout.path(f"regressions-{block:04d}", k))["found"] for block in of]
+            found = np.unique(np.concatenate(parts))
+            if found.size:
+                view = layout.view(k)
+                add_clock_faults(view, "regression", view.logged[found], answers)
+        write_answers(layout, out, answers, "regressions")
+        return answers.totals
+
+    on_tasks(spark, len(blocks), look)
+    return sum(on_tasks(spark, len(laid), tell), Counter())
+
+
+ROWS = pa.schema([("process", pa.int64()), ("seq", pa.int64()), SCHEMA.field("attributes")])
+FOLDER, VECTORS = "numbered", "numbered-vectors"
+
+
+def verify_trackers(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+    marked = [of for of in laid if not of.layout.all_relevant]
+    jobs = [(of.layout, number, split) for of in marked for number, split in enumerate(of.splits)]
+    counts: Counter[str] = Counter()
+    for (layout, _, _), found in zip(
+        jobs, on_tasks(spark, len(jobs), lambda n: _take_out(*jobs[n])), strict=True
+    ):
+        counts[str(layout.store)] += found
+    tracked = [of for of in marked if counts[str(of.layout.store)] and not of.layout.wide]
+    unjudged = sum(counts[str(of.layout.store)] for of in marked if of.layout.wide)
+    epochs = [(of.layout, k) for of in tracked for k in range(of.layout.epochs)]
+    on_tasks(spark, len(epochs), lambda n: _stamp(*epochs[n]))
+    totals: Counter[str] = sum(on_tasks(spark, len(tracked), lambda n: _compare(tracked[n])), Counter())
+    return totals + Counter(tracker_unjudged=unjudged)
+
+
+def _take_out(layout: Layout, number: int, split: Split) -> int:
+    """Keep the numbered events that a split has of a computation; how many there are."""
+    table = split.read(["computation", "process", "seq", "attributes"]).events
+    table = table.filter(pc.equal(table["computation"], layout.computation))
+    table = table.filter(pa.array(is_numbered(table["attributes"])))
+    names = pa.array(layout.names, pa.string())
+    process = pc.index_in(table["process"], value_set=names).cast(pa.int64())
+    kept = pa.table([process, table["seq"], table["attributes"]], schema=ROWS)
+    if kept.num_rows:
+        write_part(layout.store / FOLDER, f"{number:06d}", kept)
+    return int(kept.num_rows)
+
+
+def _numbered(layout: Layout) -> tuple[Ints, Ints, pa.Table]:
+    """Process and seq of all numbered events, in that order, and their rows."""
+    table = read_parts(layout.store / FOLDER).combine_chunks()
+    table = table.sort_by([("process", "ascending"), ("seq", "ascending")])
+    return table["process"].to_numpy(), table["seq"].to_numpy(), table
+
+
+def _stamp(layout: Layout, k: int) -> None:
+    process, seq, _ = _numbered(layout)
+    here = (seq > layout.starts(k)[process]) & (seq <= layout.cuts[k][process])
+    process, seq = process[here], seq[here]
+    view = layout.view(k)
+    vectors = np.empty((0, len(layout.names)), np.int32)
+    if process.size:
+        stamped = stamp_epoch(view.epoch, load(layout.path(FRONTIER, k)), view.arranged)
+        vectors = stamped.event_vectors()[places(view.epoch, process, seq)]
+    write_arrays(layout.path(VECTORS, k), keys=event_keys(process, seq), vectors=vectors)
+
+
+def _compare(of: Laid) -> Counter[str]:
+    layout = of.layout
+    process, seq, table = _numbered(layout)
+    parts = [read_arrays(layout.path(VECTORS, k)) for k in range(layout.epochs)]
+    order = np.argsort(np.concatenate([part["keys"] for part in parts]))
+    vectors = np.concatenate([part["vectors"] for part in parts])[order]
+    names = pa.array(layout.names, pa.string())
+    recorded = read_attributes(table["attributes"].combine_chunks())
+    pasts = numbered_events(process, seq, np.zeros(len(names), np.int64), vectors)
+    answers = Answers()
+    answers.totals["tracker_stamps"] += recorded.rows
+
+    def processes(row: Ints, named: pa.Array) -> Ints:
+        found: Ints = pc.index_in(named, value_set=names).fill_null(-1).to_numpy(zero_copy_only=False)
+        return found.astype(np.int64)
+
+    view = layout.view(0)
+    tell_faults(
+        compare(recorded, pasts, processes),
+        lambda rows: view.event_columns(process[rows], seq[rows]),
+        answers,
+    )
+    write_answers(layout, of.output.folder, answers, "trackers")
+    return answers.totals
 
 
 def check_answerable(questions: Iterable[Question]) -> None:

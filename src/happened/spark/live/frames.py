@@ -18,7 +18,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 from ...causality.live import Rules
 from ...causality.live_union import QUESTIONS
 from ...core.errors import CausalityError
-from ..event_columns import as_events
+from ..event_rows import as_events
 from ..session import supply
 from .live_operator import OF_QUESTION, answered, buckets_of, pack, rows_of, tables_of
 

@@ -33,8 +33,8 @@ from ...causality.questions.stamp import STAMPS
 from ...core.errors import CausalityError
 from ...trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..event_rows import UNREADABLE, sort_out_unread
-from ..schemas import spark_schema
 from ..splits import sort_out
+from ..storage import spark_schema
 from ..tasks import spare_modules, unpack_table
 from .bucket import Bucket
 from .live_parts import AsBytes, Outlet
