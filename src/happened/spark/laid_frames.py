@@ -1,6 +1,6 @@
 """A frame of events, shuffled by computation and kept by Spark as Arrow bytes.
 
-In    rows of a trace as a frame (event_columns), with the columns that it has
+In    rows of a trace as a frame (event_rows), with the columns that it has
 Out   rows of LAID; each blob of kind ROWS has whole computations
 Cost  one scan, and one shuffle of bytes: a task packs EVENTS_PER_BATCH rows at a time into a blob for each
       slot, a slot being a hash of the computation. Spark sorts and spills blobs, not rows. A task that takes

@@ -8,11 +8,11 @@
 Every function takes the frame as it is: rows that a filter removed are not looked at. A function computes
 what its question needs when it is called; the frame that it returns reads the answer. Spark shuffles the rows
 by computation, once for all questions asked of a frame, and keeps them and the answers until the frames go
-(kept.py), or until `release` of a frame and `close` of an Analysis.
+(workspace.py), or until `release` of a frame and `close` of an Analysis.
 
 The functions share these arguments:
 
-columns   what the trace's columns are called in the frame (event_columns)
+columns   what the trace's columns are called in the frame (event_rows)
 io        "spark": Spark alone reads, shuffles and keeps. "direct": tasks write and read files under `work`
           themselves, with credentials of their own; faster for a computation that is too large for a task,
           which many of them share then

@@ -2,7 +2,7 @@
 
 In    a name, Spark's format for it, and what its rows are (`format`, as of an import of files)
 Out   as trace.importing: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all
-Cost  that of the functions on frames (span_frames, record_frames), and of writing their rows
+Cost  that of the functions on frames (record_frames), and of writing their rows
 """
 
 from collections.abc import Callable, Mapping

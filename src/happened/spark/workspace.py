@@ -89,7 +89,7 @@ def _remove(folder: AnyPath) -> None:
 
 
 def write_trace(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
-    """Write rows of a trace (event_columns) as its parts; returns how many could not be read at all.
+    """Write rows of a trace (event_rows) as its parts; returns how many could not be read at all.
 
     Rows for which a reader gave a reason (event_rows.UNREADABLE) are quarantined with that reason.
     """

@@ -25,6 +25,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     ArrayType,
@@ -51,7 +53,7 @@ from ..core.errors import CausalityError, RemoteProtocolError
 from ..spark.live.state_store import StatePages, use_rocksdb
 from ..spark.session import supply
 from .arrivals import Rule
-from .destination import EMPTY, HELD, DeliveryOutcome, Destination, Head
+from .destination import DEAD, EMPTY, HELD, DeliveryOutcome, Destination, Head
 from .reached import Arrived
 
 CORRUPT = "corrupt"
@@ -189,26 +191,17 @@ def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str
             )
 
 
+@dataclass
 class DeliveryProcessor(StatefulProcessor):
-    """Runs a Destination for each key."""
+    """Runs a Destination for each key; `names` are the columns of the output, the destination first."""
 
-    def __init__(
-        self,
-        rule: Rule,
-        names: list[str],
-        patience: int | None,
-        release: bool,
-        remember: int,
-        report_held: bool,
-        arrived: str | None,
-    ) -> None:
-        self._rule = rule
-        self._names = names  # the columns of the output, the destination first
-        self._patience = patience
-        self._release = release
-        self._remember = remember
-        self._report_held = report_held
-        self._arrived = arrived
+    rule: Rule
+    names: list[str]
+    patience: int | None
+    release: bool
+    remember: int
+    report_held: bool
+    arrived: str | None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -238,13 +231,13 @@ class DeliveryProcessor(StatefulProcessor):
         yield from self._finish(destination, frame, out, now)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        assert self._patience is not None
+        assert self.patience is not None
         destination = self._destination()
         destination.timer = 0
         now = timerValues.getCurrentProcessingTimeInMs()
         with _no_collection():
-            out = destination.expire(now, self._patience, release=self._release)
-        yield from self._finish(destination, pd.DataFrame(columns=self._names[:-3]), out, now)
+            out = destination.expire(now, self.patience, release=self.release)
+        yield from self._finish(destination, pd.DataFrame(columns=self.names[:-3]), out, now)
 
     def close(self) -> None:
         pass
@@ -252,17 +245,17 @@ class DeliveryProcessor(StatefulProcessor):
     def _destination(self) -> Destination:
         stored = self._head.get()
         head = EMPTY if stored is None else Head._make(stored)
-        return Destination(self._rule.kind, StatePages(self._pages), head, remember=self._remember)
+        return Destination(self.rule.kind, StatePages(self._pages), head, remember=self.remember)
 
     def _read(
         self, destination: Any, frame: pd.DataFrame
     ) -> tuple[list[tuple[Arrived, int]], list[DeliveryOutcome]]:
         """The messages of valid rows, in order of arrival, each with its place in the frame; and the errors
         of the others."""
-        columns = [frame[name].tolist() for name in self._rule.columns]
+        columns = [frame[name].tolist() for name in self.rule.columns]
         arrivals: list[tuple[Arrived, int]] = []
         corrupt: list[DeliveryOutcome] = []
-        read = self._rule.arrival
+        read = self.rule.arrival
         rows = list(zip(*columns, strict=True))
         for place in self._order(frame, columns[0]):
             try:
@@ -279,8 +272,8 @@ class DeliveryProcessor(StatefulProcessor):
         order.sort(key=names.__getitem__)
         if len(order) < len(names):
             order += [place for place, name in enumerate(names) if name is None]
-        if self._arrived is not None:
-            came = [-1 if pd.isna(number) else int(number) for number in frame[self._arrived].tolist()]
+        if self.arrived is not None:
+            came = [-1 if pd.isna(number) else int(number) for number in frame[self.arrived].tolist()]
             order.sort(key=came.__getitem__)
         return order
 
@@ -295,14 +288,14 @@ class DeliveryProcessor(StatefulProcessor):
             lambda row: tuple([column[row] for column in columns]) if type(row) is int else row
         )
         self._head.update(tuple(head))
-        if self._report_held:
+        if self.report_held:
             out = out + [DeliveryOutcome(entry.row, None, HELD, cause) for entry, cause in new]
         yield from self._table(frame, out)
 
     def _set_timer(self, destination: Destination, now: int) -> None:
-        if self._patience is None:
+        if self.patience is None:
             return
-        fires = destination.next_timer(now, self._patience)
+        fires = destination.next_timer(now, self.patience)
         if fires and (not destination.timer or fires < destination.timer):
             if destination.timer:
                 self._handle.deleteTimer(destination.timer)
@@ -314,15 +307,15 @@ class DeliveryProcessor(StatefulProcessor):
             return
         rows, numbers, statuses, _ = zip(*out, strict=True)
         reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
-        delivery, status, reason = self._names[-3:]
+        delivery, status, reason = self.names[-3:]
         # Made at once: adding a column to a table costs as much as copying all of its rows.
-        table = dict(zip(self._names[:-3], _taken(frame, rows), strict=True))
+        table = dict(zip(self.names[:-3], _taken(frame, rows), strict=True))
         table[delivery] = pd.array(numbers, dtype="Int64")
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
         yield pd.DataFrame(table, copy=False)
 
     def _reason(self, outcome: DeliveryOutcome) -> str:
-        return str(outcome.cause) if outcome.status == CORRUPT else self._rule.named(outcome.cause)
+        return str(outcome.cause) if outcome.status == CORRUPT else self.rule.named(outcome.cause)
 
 
 def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
@@ -358,17 +351,36 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Pages:
-    """The pages of the current destination, in Spark's state."""
+def to_tables(ordered: DataFrame, *, deliveries: str, dead_letters: str, checkpoint: str) -> DataStreamWriter:
+    """A writer of what `deliver` gives into two tables; `.trigger(…)` it as any other, and `.start()` it.
 
-    def __init__(self, state: Any) -> None:
-        self._state = state
+    Each is a directory of Parquet, with a part `batch=N` for each micro-batch: the rows that have a delivery
+    number; and the dead letters, with the cause that did not come or what is wrong with the row. A batch that
+    is run again after a crash overwrites its parts with the same rows, so nothing is lost or repeated. Rows
+    that only report held messages are left out: `held` shows those.
+    """
+    lacking = [name for name in ADDED if name not in ordered.columns]
+    if lacking or not ordered.isStreaming:
+        raise CausalityError(
+            "to_tables takes the stream that deliver() returns"
+            + (f": {lacking[0]!r} is missing" if lacking else "")
+        )
+    if deliveries.rstrip("/") == dead_letters.rstrip("/"):
+        raise CausalityError(f"deliveries and dead letters need two directories, not {deliveries!r} twice")
+    supply(ordered.sparkSession)
 
-    def read(self, number: int) -> bytes:
-        return bytes(self._state.getValue((number,))[0])
+    def write(batch: DataFrame, number: int) -> None:
+        # The operator's state must not be computed once for each table.
+        rows = batch.persist()
+        try:
+            for place, kept in (
+                (deliveries, F.col("delivery").isNotNull()),
+                (dead_letters, F.col("status").isin(DEAD, CORRUPT)),
+            ):
+                part = rows.where(kept)
+                if number == 0 or not part.isEmpty():  # the first batch creates the table
+                    part.write.mode("overwrite").parquet(f"{place.rstrip('/')}/batch={number}")
+        finally:
+            rows.unpersist()
 
-    def write(self, number: int, data: bytes) -> None:
-        self._state.updateValue((number,), (data,))
-
-    def remove(self, number: int) -> None:
-        self._state.removeKey((number,))
+    return ordered.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
