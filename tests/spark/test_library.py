@@ -357,12 +357,12 @@ def test_on_other_machines_work_must_be_given_and_be_seen_by_all(spark, tmp_path
         hs.stamp(events, io="direct")
     with pytest.raises(CausalityError, match=r"io=.direct"):
         hs.stamp(events, work=tmp_path)
-    original = workspace.whole_file
+    original = workspace.stream_part
 
-    def elsewhere(path):  # what is written on a machine with another disk
-        return original(Path(str(path) + ".elsewhere"))
+    def elsewhere(path, tables):  # what is written on a machine with another disk
+        return original(Path(str(path) + ".elsewhere"), tables)
 
-    monkeypatch.setattr(workspace, "whole_file", elsewhere)
+    monkeypatch.setattr(workspace, "stream_part", elsewhere)
     with pytest.raises(CausalityError, match=r"wrote \d+ parts .* of which this process sees 0: give work="):
         workspace.write_trace(library.as_events(events), tmp_path / "trace", tmp_path / "quarantine")
 
@@ -374,7 +374,7 @@ def test_answers_in_a_store_are_read_by_tasks(spark, store, bucket, rows, monkey
     table = analyse(traces.table(rows)).table("stamps")
     workspace.write_part(folder, "one", table.slice(0, 7))
     workspace.write_part(folder, "two", table.slice(7))
-    assert rows_of(workspace.read_table(spark, folder, TABLES["stamps"]), "stamps") == expected_rows(
+    assert rows_of(workspace.read_rows(spark, folder, TABLES["stamps"]), "stamps") == expected_rows(
         rows, "stamps"
     )
 

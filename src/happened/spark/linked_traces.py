@@ -16,6 +16,7 @@ neighbours, and then that label's own label, so that paths shorten by half. It e
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from ..core.errors import CausalityError
 from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
@@ -63,8 +64,8 @@ def leaders_of_linked(
 
 def _kept(rows: DataFrame, place: AnyPath) -> DataFrame:
     """The same rows, read from files, so that they are computed once."""
-    write_rows(rows, place, "part", place.parent / f"{place.name}.unfinished")
-    return read_rows(rows.sparkSession, place, rows.schema)
+    write_rows(rows, place)
+    return read_rows(rows.sparkSession, place, to_arrow_schema(rows.schema))
 
 
 def _carried(channels: DataFrame) -> DataFrame:

@@ -68,7 +68,7 @@ from ..trace.schema import SCHEMA
 from ..trace.store import AnyPath, arrow_source, remove_tree, size_of
 from ..trace.writer import table_from_rows
 from .linked_traces import CHANNELS, REFERENCES, collected, leaders_of_linked
-from .storage import read_parts, read_rows, spark_schema, write_rows
+from .storage import read_parts, read_rows, write_rows
 from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
 
 PIECE_BYTES = 32 << 20
@@ -112,14 +112,14 @@ def run(
         _refuse_other_format(files, name, whole)
         if any(of_piece["linked"] for of_piece in told):
             drafts, references, channels = (
-                read_rows(spark, work / kind, spark_schema(schema))
+                read_rows(spark, work / kind, schema)
                 for kind, schema in (("drafts", PACKED), ("references", REFERENCES), ("channels", CHANNELS))
             )
             leaders, whole.facts["channels_not_joined"] = leaders_of_linked(
                 drafts, references, channels, work
             )
             if leaders is not None:
-                write_rows(leaders, work / "leaders", "part", work / "leaders.unfinished")
+                write_rows(leaders, work / "leaders")
         buckets = buckets_for(sum(uncompressed_size(path) for path in files))
         stretches = [
             stretch for piece in pieces for stretch in _stretches(work / "drafts" / _part(piece.number))

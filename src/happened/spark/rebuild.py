@@ -77,7 +77,7 @@ def rebuild(
     _refuse_wide(processes, whole_events)
     with whole_directory(out) as folder:
         work = folder / WORK
-        write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
+        write_rows(as_events(named, processes), work / "trace")
         splits = splits_of(locate(work / "trace"))
         is_all = sum(split.rows or 0 for split in splits) == stored.count()
         answers = folder if is_all else work / "answers"
@@ -88,7 +88,7 @@ def rebuild(
             for name in ("quarantine", "processes", "stamps"):
                 rows = read_rows(spark, answers / name)
                 rows = rows.join(wanted, EVENT, "left_semi") if name == "stamps" else rows
-                write_rows(rows, folder / name, "part", work / "rows")
+                write_rows(rows, folder / name)
             summary["events"] = stored.count()
         remove_tree(work)
     return summary
@@ -113,12 +113,12 @@ def _rebuild_tracked(
         named = read_rows(spark, work / "numbered").select(*EVENT, "clock")
         processes = _those_that_act(named)
         _refuse_wide(processes, whole_events)
-        write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
+        write_rows(as_events(named, processes), work / "trace")
         answers = work / "answers"
         answers.mkdir(parents=True, exist_ok=True)
         summary = stamp(splits_of(locate(work / "trace")), answers, work=work)
         summary |= without_null_events(spark, work / "numbered", answers, folder)
-        write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine", "part", work / "rows")
+        write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine")
         remove_tree(work)
     return summary
 

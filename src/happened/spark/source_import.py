@@ -19,11 +19,11 @@ from ..trace.atomic import whole_directory
 from ..trace.importing import AUTO, EXAMPLES, Import, not_understood, refuse_nothing, write_summary
 from ..trace.readers import QUARANTINE, Options, QuarantinedRecord, mapped
 from ..trace.readers.table_spans import JAEGER, OPENTELEMETRY, TEMPO, ZIPKIN
-from ..trace.schema import SENDS
+from ..trace.schema import SCHEMA, SENDS
 from ..trace.store import AnyPath, remove_tree
 from .event_rows import UNREADABLE
 from .record_frames import dag, history, log, spans
-from .storage import TRACE, read_rows, spark_schema, write_rows
+from .storage import TRACE, read_rows, write_rows
 
 TABLE, JDBC = "table", "jdbc"
 
@@ -69,10 +69,10 @@ def run(
     with whole_directory(out) as folder:
         work = {"work": folder / ".work"} if format in SPANS else {}
         events = FRAMES[format](frame, columns=columns, **work)
-        write_rows(_rows(events), folder / "trace", "part", folder / ".trace")
-        write_rows(_left_out(events, name), folder / "quarantine", "part", folder / ".quarantine")
-        trace = read_rows(spark, folder / "trace", TRACE)
-        quarantine = read_rows(spark, folder / "quarantine", spark_schema(QUARANTINE))
+        write_rows(_rows(events), folder / "trace")
+        write_rows(_left_out(events, name), folder / "quarantine")
+        trace = read_rows(spark, folder / "trace", SCHEMA)
+        quarantine = read_rows(spark, folder / "quarantine", QUARANTINE)
         told = _counted(trace, quarantine)
         first = [QuarantinedRecord(**row.asDict()) for row in quarantine.limit(EXAMPLES).collect()]
         if strict and first:

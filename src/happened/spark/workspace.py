@@ -19,21 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..core.errors import CausalityError
-from ..trace.atomic import whole_file
 from ..trace.schema import QUARANTINE
-from ..trace.store import AnyPath, StorePath, any_path, arrow_source, remove_tree
+from ..trace.store import AnyPath, StorePath, any_path, remove_tree
 from .event_rows import sort_out_unread
 from .frame_answers import leave_tables, table_of
 from .laid_frames import lay_down
 from .session import is_on_this_machine
 from .splits import UNCHECKED
-from .storage import parquet_settings, spark_path, spark_schema, write_part
-from .tasks import frame_by_tasks
+from .storage import partition, read_rows, stream_part, write_part
 
 ROWS_TOGETHER = 100_000
 """Rows of a row group: many of Spark's batches."""
@@ -95,26 +91,12 @@ def write_trace(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        number = context.partitionId()
-        unread = [QUARANTINE.empty_table()]
-        parts = 0
-        groups = _groups(batches, unread)
-        first = next(groups, None)
-        if first is not None:
-            parts = 1
-            with (
-                whole_file(trace / f"part-{number:06d}.parquet") as unfinished,
-                pq.ParquetWriter(unfinished, first.schema, **parquet_settings(first.schema)) as writer,
-            ):
-                writer.write_table(first)
-                for table in groups:
-                    writer.write_table(table)
+        number, unread = partition(), [QUARANTINE.empty_table()]
+        written = stream_part(trace / f"part-{number:06d}.parquet", _groups(batches, unread))
         table = pa.concat_tables(unread)
         if table.num_rows:
             write_part(quarantine, f"unread-{number:06d}", table)
-        yield pa.RecordBatch.from_pydict({"parts": [parts], "unread": [table.num_rows]})
+        yield pa.RecordBatch.from_pydict({"parts": [int(written > 0)], "unread": [table.num_rows]})
 
     trace.mkdir(parents=True, exist_ok=True)
     told = rows.mapInArrow(write, "parts long, unread long").collect()
@@ -149,21 +131,6 @@ def _refuse_unseen(trace: AnyPath, parts: int) -> None:
         )
 
 
-def read_table(spark: SparkSession, directory: AnyPath, schema: pa.Schema) -> DataFrame:
-    """A table that tasks wrote; tasks also read it if it is in a store, since Spark may have no connector for
-    it."""
-    if not isinstance(directory, StorePath):
-        return spark.read.schema(spark_schema(schema)).parquet(spark_path(directory))
-    parts = sorted(directory.glob("*.parquet"))
-
-    def read(number: int) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(arrow_source(parts[number])) as file:
-            for rows in file.iter_batches():
-                yield from pa.Table.from_batches([rows]).cast(schema).to_batches()
-
-    return frame_by_tasks(spark, len(parts), read, spark_schema(schema))
-
-
 MOST_REPORTED = 256 << 20
 """Bytes of answers that this process fetches from Spark for a report."""
 
@@ -178,7 +145,7 @@ class FileKept:
 
     def read(self, name: str) -> DataFrame:
         self._workspace.keep()
-        return read_table(self._spark, self._workspace.folder / "answers" / name, self._tables[name])
+        return read_rows(self._spark, self._workspace.folder / "answers" / name, self._tables[name])
 
     @contextmanager
     def folder(self) -> Iterator[AnyPath]:
