@@ -305,10 +305,10 @@ def test_large_small_and_scattered_computations_at_once(spark, tmp_path, seed):
 def test_a_trace_written_as_it_happened_is_matched_in_its_splits(spark, tmp_path, seed, monkeypatch):
     """Every delivery finds its send in its own split or among the messages between splits: no second pass."""
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("a second pass over the rows")
 
-    monkeypatch.setattr(one_pass, "_Again", refuse)
+    monkeypatch.setattr(one_pass, "replace", refuse)
     with TraceWriter(tmp_path / "trace", batch_rows=400) as writer:
         simulation = Simulation(
             partial(create, "ks"),

@@ -37,7 +37,7 @@ from .tasks import (
     Trouble,
     exchange,
     on_tasks,
-    pack_table,
+    packed_by_bucket,
     raise_faults,
     unpack_table,
 )
@@ -138,13 +138,12 @@ def _without_repetitions(
 
     def emit(number: int) -> Emitted:
         table = found.splits[numbers[number]].read()[0]
-        blobs = []
+        blobs: list[tuple[int, bytes]] = []
         for i, large in enumerate(wanted):
             rows = rows_of(table, large.name)
             codes, names = encode_names(rows["process"])
-            home = (hashes(names) % np.uint64(buckets[i])).astype(np.int64)[codes]
-            for bucket in np.unique(home).tolist():
-                blobs.append((base[i] + bucket, pack_table(rows.filter(pa.array(home == bucket)))))
+            home = base[i] + (hashes(names) % np.uint64(buckets[i])).astype(np.int64)[codes]
+            blobs += packed_by_bucket(rows, home)
         return Emitted(None, blobs)
 
     def settle(bucket: int, blobs: list[bytes]) -> int:

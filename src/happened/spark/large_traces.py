@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count, pairwise
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from ..trace.schema import ASKED, SCHEMA
 from ..trace.store import AnyPath, any_path, remove_tree
 from .splits import Split, splits_of
 from .storage import read_part, read_parts, write_part
-from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
+from .tasks import Emitted, exchange, on_tasks, packed_by_bucket, raise_faults, unpack_table
 from .workspace import Workspace
 
 MOST_GATHERED = 20_000_000
@@ -283,19 +283,12 @@ class _Job:
     def emit(self, number: int) -> Emitted:
         """Give the rows of a split to the buckets of their computations."""
         rows = self.splits[number].read([name for name in ASKED if name != "label"]).events
-        return Emitted(None, self._by_bucket(_without_other_attributes(rows)))
-
-    def _by_bucket(self, rows: pa.Table) -> Iterator[tuple[int, bytes]]:
+        rows = _without_other_attributes(rows)
         codes, names = encode_names(rows["computation"])
         at = pc.index_in(names, value_set=self.leaders["computation"].combine_chunks())
         homes = pc.coalesce(self.leaders["leader"].combine_chunks().take(at), names)
         bucket = (hashes(homes) % np.uint64(self.buckets)).astype(np.int64)[codes]
-        order = np.argsort(bucket, kind="stable")
-        ends = np.searchsorted(bucket[order], np.arange(self.buckets + 1))
-        rows = rows.take(pa.array(order))
-        for number, (begin, end) in enumerate(pairwise(ends.tolist())):
-            if end > begin:
-                yield number, pack_table(rows.slice(begin, end - begin))
+        return Emitted(None, packed_by_bucket(rows, bucket))
 
     def settle(self, bucket: int, blobs: list[bytes]) -> Spent:
         write_part(self.folder, f"{bucket:06d}", pa.concat_tables(map(unpack_table, blobs)).cast(SCHEMA))

@@ -69,7 +69,7 @@ from ..trace.store import AnyPath, arrow_source, remove_tree, size_of
 from ..trace.writer import table_from_rows
 from .linked_traces import CHANNELS, REFERENCES, collected, leaders_of_linked
 from .storage import read_parts, read_rows, write_rows
-from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
+from .tasks import Emitted, exchange, on_tasks, packed_by_bucket, raise_faults, unpack_table
 
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
@@ -338,11 +338,7 @@ class _Assembling:
             drafts = _under_leaders(drafts, read_parts(self.work / "leaders"))
         names = drafts["computation"].to_pylist()
         home = np.array([crc32(name.encode()) % self.buckets for name in names], np.int64)
-        blobs = (
-            (bucket, pack_table(drafts.filter(pa.array(home == bucket))))
-            for bucket in np.unique(home).tolist()
-        )
-        return Emitted(None, blobs)
+        return Emitted(None, packed_by_bucket(drafts, home))
 
     def settle(self, bucket: int, blobs: list[bytes]) -> dict[str, Any]:
         """Assemble the computations of a bucket, one after another; returns a report about them."""

@@ -23,10 +23,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -79,27 +79,25 @@ def on_tasks(
     An error that a task finds in the trace is raised here. `tell` is called now and then with the number of
     finished tasks.
     """
-    return raise_faults(attempts_on_tasks(spark, count, work, tell))
-
-
-def attempts_on_tasks(
-    spark: Runner, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
-) -> list[Any]:
-    """The same, but where a task finds the trace wrong, its result is a TraceFault."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                yield _results([(number, _attempt(work, number, attempts))])
+        for number in _numbers(batches):
+            yield _result(number, pickle.dumps(_attempt(attempts, work, number)))
 
+    if isinstance(spark, InProcess):
+        return raise_faults(_without_trouble([_attempt(1, work, number) for number in range(count)]))
     if not count:
         return []
-    if isinstance(spark, InProcess):
-        return _without_trouble([_attempt(work, number, 1) for number in range(count)])
     attempts = _attempts(spark)
     with _watched(spark, count, tell), _told_of_dead_workers():
         rows = spark.range(0, count, 1, count).mapInArrow(run, "key long, result binary").collect()
-    return _without_trouble([pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])])
+    results = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])]
+    return raise_faults(_without_trouble(results))
+
+
+def on_each(spark: Runner, jobs: Sequence[tuple[Any, ...]], work: Callable[..., Any]) -> list[Any]:
+    """Run work(*job) for each job, as `on_tasks` does."""
+    return on_tasks(spark, len(jobs), lambda number: work(*jobs[number]))
 
 
 def frame_by_tasks(
@@ -108,11 +106,15 @@ def frame_by_tasks(
     """The rows of read(0), …, read(count - 1), as a DataFrame; they are read when it is used."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                yield from read(number)
+        for number in _numbers(batches):
+            yield from read(number)
 
     return spark.range(0, count, 1, max(count, 1)).mapInArrow(run, schema)
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers that a task of spark.range has."""
+    return chain.from_iterable(batch["id"].to_pylist() for batch in batches)
 
 
 def raise_faults(results: Sequence[Any]) -> list[Any]:
@@ -144,14 +146,11 @@ def exchange(
     """
 
     def give(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                emitted = _attempt(emit, number, attempts)
-                result, blobs = emitted if isinstance(emitted, Emitted) else (emitted, ())
-                rows = [(-1 - number, pickle.dumps(result)), *blobs]
-                buckets, contents = zip(*rows, strict=True)
-                columns = [pa.array(buckets), pa.repeat(number, len(rows)), pa.array(contents, pa.binary())]
-                yield pa.RecordBatch.from_arrays(columns, schema=EMITTED)
+        for number in _numbers(batches):
+            result, blobs = _emitted(attempts, emit, number)
+            buckets, contents = zip((-1 - number, pickle.dumps(result)), *blobs, strict=True)
+            columns = [pa.array(buckets), pa.repeat(number, len(buckets)), pa.array(contents, pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, schema=EMITTED)
 
     def take(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (
@@ -159,10 +158,8 @@ def exchange(
         )
         for bucket, group in groupby(rows, key=lambda row: row[0]):
             blobs = [blob.as_buffer().to_pybytes() for _, blob in group]
-            if bucket < 0:
-                yield pa.RecordBatch.from_arrays([pa.array([bucket]), pa.array(blobs)], schema=RESULTS)
-            else:
-                yield _results([(bucket, _attempt(partial(_settled, settle, blobs), bucket, attempts))])
+            given = blobs[0] if bucket < 0 else pickle.dumps(_attempt(attempts, settle, bucket, blobs))
+            yield _result(bucket, given)
 
     if not count:
         return [], {}
@@ -186,16 +183,14 @@ def _exchange_here(
     buckets: set[int] = set()
     with tempfile.TemporaryDirectory(prefix="happened-") as folder:
         for number in range(count):
-            emitted = _attempt(emit, number, 1)
-            result, blobs = emitted if isinstance(emitted, Emitted) else (emitted, ())
+            result, blobs = _emitted(1, emit, number)
             results.append(result)
             for bucket, blob in blobs:
                 buckets.add(bucket)
                 with open(f"{folder}/{bucket}", "ab") as file:
                     pickle.dump(blob, file)
         settled = {
-            bucket: _attempt(partial(_settled, settle, _blobs_in(f"{folder}/{bucket}")), bucket, 1)
-            for bucket in sorted(buckets)
+            bucket: _attempt(1, settle, bucket, _blobs_in(f"{folder}/{bucket}")) for bucket in sorted(buckets)
         }
     _without_trouble([*results, *settled.values()])
     return results, settled
@@ -218,13 +213,25 @@ def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
     return bytes(sink.getvalue())
 
 
+def packed_by_bucket(table: pa.Table, bucket: "np.ndarray[Any, Any]") -> Iterator[tuple[int, bytes]]:
+    """Each bucket that has rows, and its rows as bytes."""
+    if not table.num_rows:
+        return
+    first, last = int(bucket.min()), int(bucket.max())
+    if first == last:
+        yield first, pack_table(table)
+        return
+    order = np.argsort(bucket, kind="stable")
+    ends = np.searchsorted(bucket[order], np.arange(first, last + 2)).tolist()
+    table = table.take(pa.array(order))
+    for number, (begin, end) in enumerate(pairwise(ends), first):
+        if end > begin:
+            yield number, pack_table(table.slice(begin, end - begin))
+
+
 def unpack_table(data: bytes | pa.Buffer) -> pa.Table:
     with pa.ipc.open_stream(data) as stream:
         return stream.read_all()
-
-
-def _settled(settle: Callable[[int, list[bytes]], Any], blobs: list[bytes], bucket: int) -> Any:
-    return settle(bucket, blobs)
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -253,9 +260,14 @@ def spare_modules() -> None:
         gc.freeze()
 
 
-def _attempt(work: Callable[[int], Any], number: int, attempts: int) -> Any:
+def _emitted(attempts: int, emit: Callable[[int], Emitted], number: int) -> Emitted:
+    emitted = _attempt(attempts, emit, number)
+    return emitted if isinstance(emitted, Emitted) else Emitted(emitted, ())
+
+
+def _attempt(attempts: int, work: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return work(number)
+        return work(*arguments)
     except TraceFormatError as error:
         return TraceFault(str(error))
     except (CausalityError, MemoryError, OSError) as error:
@@ -303,10 +315,8 @@ def _told_of_dead_workers() -> Iterator[None]:
         ) from error
 
 
-def _results(results: Sequence[tuple[int, Any]]) -> pa.RecordBatch:
-    keys, values = zip(*results, strict=True)
-    columns = [pa.array(keys), pa.array([pickle.dumps(value) for value in values])]
-    return pa.RecordBatch.from_arrays(columns, schema=RESULTS)
+def _result(key: int, pickled: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([key]), pa.array([pickled])], schema=RESULTS)
 
 
 @contextmanager

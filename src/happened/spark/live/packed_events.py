@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from ..tasks import pack_table
+from ..tasks import pack_table, packed_by_bucket
 
 PACKED = "bucket int, what string, rows binary"
 EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
@@ -17,13 +17,7 @@ def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.Rec
 
     codes, names = encode_names(events["computation"])
     bucket = (hashes(names) % np.uint64(buckets)).astype(np.int32)[codes]
-    order = np.argsort(bucket, kind="stable")
-    events = events.take(pa.array(order))
-    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
-    rows: list[tuple[int, str, bytes]] = [
-        (k, EVENT_ROWS, pack_table(events.slice(ends[k], ends[k + 1] - ends[k])))
-        for k in np.flatnonzero(np.diff(ends)).tolist()
-    ]
+    rows = [(k, EVENT_ROWS, blob) for k, blob in packed_by_bucket(events, bucket)]
     if quarantined.num_rows:
         rows.append((0, UNUSABLE, pack_table(quarantined)))
     return _batch(rows)
