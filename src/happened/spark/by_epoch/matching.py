@@ -140,12 +140,11 @@ class Part:
             misdelivered=astray.size,
             duplicated=int((copies[given] - 1).sum()),
         )
-        edges = _message_edges(sent, received, ordered, addressed), self._cause_edges()
+        edges = _message_edges(sent, received, ordered, addressed)
+        edges = {name: np.concatenate([edges[name], more]) for name, more in self._cause_edges().items()}
         messages = self._messages.take(pa.array(settled // n))
         return Matched(
-            edge_arrays(
-                self.names, **{name: np.concatenate([each[name] for each in edges]) for name in EDGES}
-            ),
+            edge_arrays(self.names, **edges),
             {
                 "sends": self._send_table(np.unique(send_of[waiting // n])),
                 "slots": self._slot_table(waiting),
@@ -290,13 +289,13 @@ class Settled:
     fates: pa.Table
 
 
-def settle(given: Mapping[str, pa.Table], *, everything: bool) -> Settled:
+def settle(tables: Mapping[str, pa.Table], *, everything: bool) -> Settled:
     """Match the messages of a bucket, by the tables of UNSETTLED that it has.
 
     everything  whether all messages are here, and not only those that splits could not settle
     """
     sends, slots, arrivals, sent_hashes = (
-        given[kind] if kind in given else schema.empty_table() for kind, schema in UNSETTLED.items()
+        tables[kind] if kind in tables else schema.empty_table() for kind, schema in UNSETTLED.items()
     )
     (sent, slot_message, arrived), messages = codes_of(*(t["message"] for t in (sends, slots, arrivals)))
     (source, slot_target, target), names = codes_of(sends["source"], slots["target"], arrivals["target"])
