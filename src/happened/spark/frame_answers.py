@@ -31,8 +31,8 @@ from ..core.errors import CausalityError
 from ..trace.parts import parquet_settings, write_part
 from ..trace.store import matching
 from .in_parts import Asked, answer_splits
-from .laid_frames import LAID, LARGE, NO_EVENTS, padded
-from .splits import Groups, Split
+from .laid_frames import LAID, LARGE, NO_EVENTS
+from .splits import Groups, Split, padded
 from .storage import spark_schema
 from .tasks import HERE, spare_modules, unpack_table
 

@@ -19,9 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..causality.written import EVENTS_PER_BATCH, whole_computations
-from ..trace.schema import DEFAULTS
 from .event_rows import sort_out_unread
-from .splits import UNCHECKED, sort_out
+from .splits import UNCHECKED, padded, sort_out
 from .storage import spark_schema
 from .tasks import pack_table, spare_modules, unpack_table
 
@@ -52,20 +51,6 @@ def lay_down(rows: DataFrame) -> DataFrame:
     sent = sent.mapInArrow(_send, spark_schema(SENT))
     gathered = sent.repartition("slot").sortWithinPartitions("slot", "computation")
     return gathered.mapInArrow(_gather, spark_schema(LAID)).persist()
-
-
-def padded(table: pa.Table) -> pa.Table:
-    """The rows by the schema of a trace; missing columns are null."""
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in UNCHECKED
-    ]
-    for name, value in DEFAULTS.items():
-        place = UNCHECKED.get_field_index(name)
-        columns[place] = pc.fill_null(columns[place], value)
-    return pa.table(columns, schema=UNCHECKED)
 
 
 # This part runs in the tasks that send.

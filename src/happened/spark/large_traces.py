@@ -14,7 +14,7 @@ computation: so a History of some computations answers as the whole trace would.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,7 +39,7 @@ from ..trace.schema import ASKED, SCHEMA
 from ..trace.store import AnyPath, any_path, remove_tree
 from .splits import Split, splits_of
 from .storage import read_part, read_parts, write_part
-from .tasks import Emitted, exchange, on_tasks, packed_by_bucket, raise_faults, unpack_table
+from .tasks import Emitted, exchange, on_each, on_tasks, packed_by_bucket, raise_faults, unpack_table
 from .workspace import Workspace
 
 MOST_GATHERED = 20_000_000
@@ -248,16 +248,27 @@ def critical_path(trace: LargeTrace, by: By = "service") -> CriticalPath:
     job = _Job(list(trace.splits), leaders, buckets, trace.folder(), by)
     given, settled = exchange(trace.spark, len(trace.splits), job.emit, buckets, job.settle)
     raise_faults(given)
-    spent = Spent()
-    for of in raise_faults([*settled.values()]):
-        spent.add(of)
-    places = spent.ranked[:MOST_PLACES]
     numbers = sorted(settled)
-    saved: Counter[Between] = Counter(dict.fromkeys(places, 0))
-    for told in on_tasks(trace.spark, len(numbers), lambda number: job.saved(numbers[number], places)):
-        saved.update(told)
+    spent, saved = add_up(
+        raise_faults([*settled.values()]),
+        lambda places: on_each(trace.spark, [(number, places) for number in numbers], job.saved),
+    )
     slowest = Paths(trace.gathered(trace.computations_of(spent.slowest)), by)
     return concluded(spent, saved, slowest.path_of)
+
+
+def add_up(
+    parts: Iterable[Spent], saved_by: Callable[[list[Between]], Iterable[Mapping[Between, int]]]
+) -> tuple[Spent, Counter[Between]]:
+    """What the paths of all parts took; and what those places would save that took the most time."""
+    spent = Spent()
+    for part in parts:
+        spent.add(part)
+    places = spent.ranked[:MOST_PLACES]
+    saved: Counter[Between] = Counter(dict.fromkeys(places, 0))
+    for told in saved_by(places) if places else ():
+        saved.update(told)
+    return spent, saved
 
 
 def _leaders(pairs: pa.Table) -> pa.Table:

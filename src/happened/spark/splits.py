@@ -18,7 +18,7 @@ from ..trace.column_types import check_columns
 from ..trace.jsonl import event_from_json, lines_of
 from ..trace.location import Location
 from ..trace.reader import open_part, read_part
-from ..trace.schema import QUARANTINE, SCHEMA
+from ..trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, size_of
 from ..trace.validation import faults
 
@@ -101,6 +101,20 @@ def read_lines(lines: Iterable[bytes], file: str) -> Rows:
     # Not a cast, which would refuse the nulls that `sort_out` reports.
     table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
     return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
+
+
+def padded(table: pa.Table, schema: pa.Schema = UNCHECKED) -> pa.Table:
+    """The rows with the columns of a schema; those they lack are null, or have their default."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    for name, value in DEFAULTS.items():
+        if (place := schema.get_field_index(name)) >= 0:
+            columns[place] = pc.fill_null(columns[place], value)
+    return pa.table(columns, schema=schema)
 
 
 def sort_out(table: pa.Table) -> Rows:

@@ -31,9 +31,9 @@ from ...causality.questions import Answers
 from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
 from ...causality.questions.stamp import STAMPS
 from ...core.errors import CausalityError
-from ...trace.schema import DEFAULTS, QUARANTINE, SCHEMA
+from ...trace.schema import QUARANTINE, SCHEMA
 from ..event_rows import UNREADABLE, sort_out_unread
-from ..splits import sort_out
+from ..splits import padded, sort_out
 from ..storage import spark_schema
 from ..tasks import spare_modules, unpack_table
 from .bucket import Bucket
@@ -163,16 +163,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
     """Splits rows into events and rows of QUARANTINE."""
     table, unread = sort_out_unread(table)
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
-        for field in schema
-    ]
-    for name, value in DEFAULTS.items():
-        if (place := schema.get_field_index(name)) >= 0:
-            columns[place] = pc.fill_null(columns[place], value)
-    events, quarantined = sort_out(pa.table(columns, schema=schema))
+    events, quarantined = sort_out(padded(table, schema))
     return events, pa.concat_tables([unread, quarantined])
 
 
