@@ -27,7 +27,7 @@ from ..causality.names import encode_names, hashes
 from ..causality.written import Whole
 from ..trace import SCHEMA
 from ..trace.store import AnyPath, matching
-from .by_epoch.epoch_layout import Found, Samples
+from .by_epoch.epoch_layout import NO_SAMPLES, Found, Samples
 from .by_epoch.matching import Arrays, Part, pack_names, settle
 from .sizes import Large, Survey
 from .storage import write_arrays, write_part
@@ -300,7 +300,7 @@ def _told(part: Part, totals: Counter[str], sample_every: int) -> SplitTotals:
         len(part.clocks) - part.clocks.null_count,
         part.casts,
         [part.names[p] for p in np.unique(part.process).tolist()],
-        _samples(part, sample_every) if part.timed.all() else Samples(*(np.empty(0, np.int64),) * 3),
+        _samples(part, sample_every) if part.timed.all() else NO_SAMPLES,
     )
 
 

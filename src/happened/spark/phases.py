@@ -13,8 +13,7 @@ run code in the driver.
 import hashlib
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .. import __version__
 from ..trace.atomic import whole_file
@@ -24,20 +23,6 @@ from .splits import Split
 T = TypeVar("T")
 
 FINGERPRINT = "fingerprint"
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles dataclasses whole: phases also need the fields that are left out for tasks (see __getstate__ of
-    Layout)."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, type) or not is_dataclass(value) or not hasattr(value, "__dict__"):
-            return NotImplemented
-        return _new, (type(value),), vars(value)
-
-
-def _new(kind: type) -> Any:
-    return object.__new__(kind)
 
 
 class Phases:
@@ -55,7 +40,7 @@ class Phases:
             return found
         result = work()
         with whole_file(record) as path, path.open("wb") as file:
-            _Pickler(file).dump(result)
+            pickle.dump(result, file)
         return result
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...causality.epochs import Frontier, Stamped, stamp, stamp_epoch
 from ...trace.store import AnyPath
-from ..tasks import Runner, on_tasks
+from ..tasks import Runner, on_each, on_tasks
 from .consistent_cuts import epoch_of
 from .epoch_layout import FRONTIER, Layout, load, save
 
@@ -35,8 +35,7 @@ def causal_paths(spark: Runner, wanted: Sequence[tuple[Layout, tuple[int, ...]]]
     columns = {
         store: sorted({first for layout, (first, *_) in wanted if layout.store == store}) for store in wide
     }
-    jobs = [(layout, columns[store]) for store, layout in wide.items()]
-    on_tasks(spark, len(jobs), lambda number: _leave_frontiers(*jobs[number]))
+    on_each(spark, [(layout, columns[store]) for store, layout in wide.items()], _leave_frontiers)
 
     def walk(number: int) -> list[list[Step]]:
         found, walkers = [], dict[AnyPath, Walker]()

@@ -17,7 +17,7 @@ exchange messages.
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from ...causality.skew import tightest
 from ...causality.stamps import MANY_PROCESSES
 from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
-from ..tasks import Emitted, Runner, TraceFault, exchange, on_tasks
+from ..tasks import Emitted, Runner, TraceFault, exchange, on_each, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import Clocks, EdgeFile, Sums, estimate, leave_sums, merge_tightest
 from .matching import pack_names
@@ -71,6 +71,9 @@ class Samples(NamedTuple):
     time: Ints
 
 
+NO_SAMPLES = Samples(*(np.empty(0, np.int64),) * 3)
+
+
 @dataclass
 class Found:
     """A large computation after the pass over the rows.
@@ -94,11 +97,7 @@ class Found:
     relevant: int = 0
     logged: int = 0
     casts: bool = False
-    samples: Samples = field(default_factory=lambda: Samples(*(np.empty(0, np.int64),) * 3))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled for tasks: the samples stay with the driver."""
-        return self.__dict__ | {"samples": Samples(*(np.empty(0, np.int64),) * 3)}
+    samples: Samples = NO_SAMPLES
 
     def open(self, path: AnyPath) -> EdgeFile:
         return EdgeFile(path, self.names, self.counts)
@@ -210,7 +209,8 @@ def lay_out(
 
     A computation that turns out to be invalid is a TraceFault in the result.
     """
-    jobs = [(of, path) for of in found for path in of.files]
+    # Tasks need no samples.
+    jobs = [(replace(of, samples=NO_SAMPLES), path) for of in found for path in of.files]
     prepared = _prepare(spark, found, jobs, epoch_events)
     _make_consistent(spark, found, jobs, prepared)
     layouts = [_layout(of, plan) for of, plan in zip(found, prepared, strict=True)]
@@ -250,7 +250,7 @@ def _prepare(
     looked = on_tasks(spark, len(jobs), look)
     plans = []
     for of in found:
-        mine = [result for (each, _), result in zip(jobs, looked, strict=True) if each is of]
+        mine = [result for (each, _), result in zip(jobs, looked, strict=True) if each.number == of.number]
         clocks = None
         if of.earliest is not None:
             least = merge_tightest([result[0] for result in mine])
@@ -267,7 +267,8 @@ def _prepare(
 
 
 def _scan(spark: Runner, of: Found) -> Callable[[Callable[[EdgeFile], Any]], list[Any]]:
-    return lambda look: on_tasks(spark, len(of.files), lambda number: look(of.open(of.files[number])))
+    of = replace(of, samples=NO_SAMPLES)
+    return lambda look: on_each(spark, [(path,) for path in of.files], lambda path: look(of.open(path)))
 
 
 def _proposals(of: Found, clocks: Clocks | None, per_epoch: int) -> list[Ints]:

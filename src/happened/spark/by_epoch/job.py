@@ -21,7 +21,7 @@ from ..phases import Phases
 from ..sizes import Large
 from ..splits import Split
 from ..storage import read_arrays, write_part
-from ..tasks import Runner, TraceFault, on_tasks
+from ..tasks import Runner, TraceFault, on_each
 from .epoch_layout import Found, Layout, lay_out
 from .matching import unpack_names
 from .named_violations import Laid, Output
@@ -110,12 +110,11 @@ def _quarantine(folder: AnyPath, of: Large, fault: TraceFault) -> Counter[str]:
 def _quarantine_absent_causes(spark: Runner, folder: AnyPath, layouts: Sequence[Layout]) -> None:
     files = [(layout.store.name, layout.computation, path) for layout in layouts for path in layout.absent]
 
-    def write(number: int) -> None:
-        name, computation, path = files[number]
+    def write(name: str, computation: str, path: AnyPath) -> None:
         reasons = unpack_names(read_arrays(path)["reasons"])
         _write_reasons(folder, f"{name}-absent-{path.stem}", computation, reasons)
 
-    on_tasks(spark, len(files), write)
+    on_each(spark, files, write)
 
 
 def _write_reasons(folder: AnyPath, part: str, computation: str, reasons: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ from ...causality.questions.order import LOST_CAUSES, MOST_PATHS, VIOLATIONS, to
 from ...trace.store import AnyPath, matching
 from ..splits import Split
 from ..storage import read_arrays, read_part, write_arrays, write_part
-from ..tasks import Runner, on_tasks
+from ..tasks import Runner, on_each
 from .causal_paths import Step, causal_paths
 from .consistent_cuts import epoch_of
 from .epoch_layout import Layout
@@ -135,8 +135,8 @@ def lost_causes(spark: Runner, laid: Sequence[Laid]) -> tuple[list[Findings], in
     """The lost causes, each with the first delivery that shows it; how many in causal and in FIFO order."""
     layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
 
-    def first_of_all(number: int) -> tuple[int, int, list[Told]]:
-        files = matching(layouts[number].store / LOST.kept, "*.parquet")
+    def first_of_all(layout: Layout) -> tuple[int, int, list[Told]]:
+        files = matching(layout.store / LOST.kept, "*.parquet")
         if not files:
             return 0, 0, []
         shown = _read(files)
@@ -144,14 +144,13 @@ def lost_causes(spark: Runner, laid: Sequence[Laid]) -> tuple[list[Findings], in
         keys = np.stack([shown[name][order] for name in LOST.key])
         first = order[np.flatnonzero((np.diff(keys, prepend=-1) != 0).any(axis=0))]
         rows = {name: column[first] for name, column in shown.items()}
-        write_part(layouts[number].store / "first-shown", "all", pa.table(rows))
-        want(layouts[number], LOST, rows, "all")
+        write_part(layout.store / "first-shown", "all", pa.table(rows))
+        want(layout, LOST, rows, "all")
         fifo = int(rows["fifo"].sum())
         return first.size - fifo, fifo, LOST.first(rows)
 
-    told = dict(
-        zip((each.store for each in layouts), on_tasks(spark, len(layouts), first_of_all), strict=True)
-    )
+    of_each = on_each(spark, [(layout,) for layout in layouts], first_of_all)
+    told = {layout.store: of for layout, of in zip(layouts, of_each, strict=True)}
     found = [
         Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], [row for _, row in first])
         for of in laid
@@ -187,14 +186,13 @@ def name_all(
         shown = {row[: len(of.kind.key)]: [_told(at[step]) for step in path] for row, path in its.items()}
         jobs += [(of.of.layout, of.of.output, of.kind, file, shown) for file in of.files]
 
-    def write(number: int) -> None:
-        layout, output, kind, file, shown = jobs[number]
+    def write(layout: Layout, output: Output, kind: FindingKind, file: AnyPath, shown: Any) -> None:
         columns = _read([file])
         messages = [_named(layout, columns[f"{role}_p"], columns[f"{role}_sent"]) for role in kind.ends]
         rows = kind.build(layout, columns, messages, _paths(kind, columns, shown))
         output.write(kind.table, rows, f"-{kind.kept}-{file.stem}")
 
-    on_tasks(spark, len(jobs), write)
+    on_each(spark, jobs, write)
 
 
 def _paths(kind: FindingKind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
@@ -227,8 +225,7 @@ def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, d
         (i, number, split) for i, (laid, _) in enumerate(steps) for number, split in enumerate(laid.splits)
     ]
 
-    def look(job: int) -> list[tuple[int, str, str | None]]:
-        i, number, split = jobs[job]
+    def look(i: int, number: int, split: Split) -> list[tuple[int, str, str | None]]:
         layout, at_steps = wanted[i]
         keys, rows = _events(layout, split)
         _find_wanted(layout, number, keys, rows)
@@ -237,7 +234,7 @@ def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, d
         return [*zip(keys[asked].tolist(), kinds, messages, strict=True)]
 
     events: dict[AnyPath, dict[Step, Event]] = {laid.layout.store: {} for laid, _ in steps}
-    for (i, _, _), told in zip(jobs, on_tasks(spark, len(jobs), look), strict=True):
+    for (i, _, _), told in zip(jobs, on_each(spark, jobs, look), strict=True):
         layout = wanted[i][0]
         for key, kind, message in told:
             process, seq = (int(part) for part in split_keys(np.array(key)))

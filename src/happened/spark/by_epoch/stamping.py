@@ -24,7 +24,7 @@ from ...causality.questions.column_stamps import ColumnStamps
 from ...core.errors import CausalityError
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays, write_part
-from ..tasks import Runner, on_tasks
+from ..tasks import Runner, on_each, on_tasks
 from .epoch_layout import FRONTIER, SUMMARY, Layout, load, save
 
 EPOCHS_PER_GROUP = 32
@@ -99,35 +99,33 @@ def scan(spark: Runner, layouts: Sequence[Layout]) -> None:
     Completing one summary by another composes them (`complete` is associative). So tasks compose those of a
     group of epochs; another goes through the groups; and then each group's epochs get their frontiers.
     """
-    of = [_groups(layout.epochs) for layout in layouts]
-    groups = [(layouts[i], g, group) for i in range(len(of)) for g, group in enumerate(of[i])]
-    several = [(layouts[i], len(of[i])) for i in range(len(of)) if len(of[i]) > 1]
-    in_several = [(layouts[i], g, group) for i in range(len(of)) for g, group in enumerate(of[i][:-1])]
+    of = [(layout, _groups(layout.epochs)) for layout in layouts]
+    groups = [(layout, g, group) for layout, its in of for g, group in enumerate(its)]
+    several = [(layout, len(its)) for layout, its in of if len(its) > 1]
+    in_several = [(layout, g, group) for layout, its in of for g, group in enumerate(its[:-1])]
 
-    def compose(number: int) -> None:
-        layout, g, (first, *others) = in_several[number]
+    def compose(layout: Layout, g: int, group: range) -> None:
+        first, *others = group
         composed = load(layout.path(SUMMARY, first))
         for k in others:
             composed = complete(load(layout.path(SUMMARY, k)), composed)
         save(layout.path("composed", g), composed)
 
-    def enter_groups(number: int) -> None:
-        layout, count = several[number]
+    def enter_groups(layout: Layout, count: int) -> None:
         frontier = Frontier.beginning(len(layout.names))
         for g in range(1, count):
             frontier = complete(load(layout.path("composed", g - 1)), frontier)
             save(layout.path("group", g), frontier)
 
-    def enter_epochs(number: int) -> None:
-        layout, g, group = groups[number]
+    def enter_epochs(layout: Layout, g: int, group: range) -> None:
         frontier = load(layout.path("group", g)) if g else Frontier.beginning(len(layout.names))
         for k in group:
             save(layout.path(FRONTIER, k), frontier)
             frontier = complete(load(layout.path(SUMMARY, k)), frontier)
 
-    on_tasks(spark, len(in_several), compose)
-    on_tasks(spark, len(several), enter_groups)
-    on_tasks(spark, len(groups), enter_epochs)
+    on_each(spark, in_several, compose)
+    on_each(spark, several, enter_groups)
+    on_each(spark, groups, enter_epochs)
 
 
 def _groups(epochs: int) -> list[range]:

@@ -40,10 +40,10 @@ from ...trace.schema import SCHEMA
 from ...trace.store import AnyPath
 from ..splits import Split
 from ..storage import read_arrays, read_part, read_parts, write_arrays, write_part
-from ..tasks import Runner, on_tasks
+from ..tasks import Runner, on_each
 from .edge_files import parts_of, traffic_rows
 from .epoch_layout import FRONTIER, Layout, load
-from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
+from .named_violations import Laid, Output, Told, early, first_early, lost_causes, name_all
 from .stamping import EpochDone, EpochStep, write_answers
 from .total_at_scale import count_disagreements, keep_casts
 
@@ -77,10 +77,6 @@ def name_faults_of_order(spark: Runner, laid: Sequence[Laid], told: Sequence[Any
     found = [early(of, epochs) for of, epochs in zip(laid, told, strict=True)]
     name_all(spark, [*found, *lost], [(laid[i], legs) for i, legs in cycles])
     return Counter(lost_causes=causal, fifo_lost_causes=fifo, total_violations=count)
-
-
-def finish_clocks(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    return regressions(spark, [(of.layout, of.output.folder) for of in laid if of.layout.logged])
 
 
 def want_stamps(of: EpochDone, answers: Answers) -> None:
@@ -151,32 +147,25 @@ def measure_traffic(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) ->
         of.output.write("measures", rows, "-events")
     jobs = [(of.layout, of.output, part) for of in laid for part in range(parts_of(of.layout.pairs))]
 
-    def write(number: int) -> None:
-        layout, output, part = jobs[number]
+    def write(layout: Layout, output: Output, part: int) -> None:
         rows = traffic_rows(layout.computation, layout.names, layout.pairs, part)
         output.write("measures", rows, f"-pairs-{part:04d}")
 
-    on_tasks(spark, len(jobs), write)
+    on_each(spark, jobs, write)
     return Counter()
 
 
 def tell_messages(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    write_messages(spark, laid)
-    return Counter()
-
-
-def write_messages(spark: Runner, laid: Sequence[Laid]) -> None:
-    jobs = [(of.layout, of.output, path) for of in laid for path in of.layout.fates]
-
-    def write(number: int) -> None:
-        layout, output, path = jobs[number]
+    def write(layout: Layout, output: Output, path: AnyPath) -> None:
         output.write("messages", message_rows(layout, read_part(path)), f"-{path.stem}")
 
-    on_tasks(spark, len(jobs), write)
+    on_each(spark, [(of.layout, of.output, path) for of in laid for path in of.layout.fates], write)
+    return Counter()
 
 
 def message_rows(layout: Layout, fates: pa.Table) -> pa.Table:
     sender, receiver = (fates[name].cast(pa.string()) for name in ("sender", "receiver"))
+    sent, received = fates["sent_at"], fates["received_at"]
     columns = [
         pa.repeat(layout.computation, fates.num_rows),
         fates["message"],
@@ -186,12 +175,10 @@ def message_rows(layout: Layout, fates: pa.Table) -> pa.Table:
         receiver,
         fates["received_seq"],
         event_ids(receiver, fates["received_seq"]),
-        fates["sent_at"],
-        fates["received_at"],
-        pc.subtract(fates["received_at"], fates["sent_at"]),
-        pc.subtract(
-            _corrected(layout, receiver, fates["received_at"]), _corrected(layout, sender, fates["sent_at"])
-        ),
+        sent,
+        received,
+        pc.subtract(received, sent),
+        pc.subtract(_corrected(layout, receiver, received), _corrected(layout, sender, sent)),
         fates["copies"],
         _fate(fates),
     ]
@@ -225,15 +212,12 @@ def _fate(fates: pa.Table) -> pa.Array:
 def tell_dependencies(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     jobs = [(of.layout.computation, split) for of in laid for split in of.splits]
 
-    def look(number: int) -> list[dict[str, Any]]:
-        computation, split = jobs[number]
+    def look(computation: str, split: Split) -> list[dict[str, Any]]:
         rows = split.read(["computation", "attributes"]).events
-        found: list[dict[str, Any]] = calls_of(
-            rows.filter(pc.equal(rows["computation"], computation))
-        ).to_pylist()
-        return found
+        mine = rows.filter(pc.equal(rows["computation"], computation))
+        return calls_of(mine).to_pylist()  # type: ignore[no-any-return]
 
-    found = on_tasks(spark, len(jobs), look)
+    found = on_each(spark, jobs, look)
     answers = Answers()
     for of in laid:
         name = of.layout.computation
@@ -247,36 +231,33 @@ def tell_dependencies(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) 
 WIDTH = 1024
 
 
-def regressions(spark: Runner, laid: Sequence[tuple[Layout, AnyPath]]) -> Counter[str]:
-    """The totals of layouts with logged clocks, each with the directory its tables are in."""
-    blocks = [
-        (layout, number, columns)
-        for layout, _ in laid
-        for number, columns in enumerate(blocks_of(len(layout.names), WIDTH))
-    ]
+def finish_clocks(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+    """Logged clocks that do not exceed the previous one on their process; whether each is right, stamped
+    epochs have told."""
+    logged = [of for of in laid if of.layout.logged]
 
-    def look(number: int) -> None:
-        layout, block, columns = blocks[number]
+    def look(layout: Layout, block: int, columns: Any) -> None:
         walk = Regressions(len(layout.names), columns)
         for k in range(layout.epochs):
             found = walk.step(*layout.logged_clocks(k))
             write_arrays(layout.path(f"regressions-{block:04d}", k), found=found)
 
-    def tell(number: int) -> Counter[str]:
-        layout, out = laid[number]
-        of = [block for of, block, _ in blocks if of is layout]
+    def tell(layout: Layout, blocks: int, out: AnyPath) -> Counter[str]:
         answers = Answers()
         for k in range(layout.epochs):
-            parts = [read_arrays(layout.path(f"regressions-{block:04d}", k))["found"] for block in of]
-            found = np.unique(np.concatenate(parts))
+            files = [layout.path(f"regressions-{block:04d}", k) for block in range(blocks)]
+            found = np.unique(np.concatenate([read_arrays(file)["found"] for file in files]))
             if found.size:
                 view = layout.view(k)
                 add_clock_faults(view, "regression", view.logged[found], answers)
         write_answers(layout, out, answers, "regressions")
         return answers.totals
 
-    on_tasks(spark, len(blocks), look)
-    return sum(on_tasks(spark, len(laid), tell), Counter())
+    of_each = [[*blocks_of(len(of.layout.names), WIDTH)] for of in logged]
+    pairs = [*zip(logged, of_each, strict=True)]
+    on_each(spark, [(of.layout, b, block) for of, blocks in pairs for b, block in enumerate(blocks)], look)
+    totals = on_each(spark, [(of.layout, len(blocks), of.output.folder) for of, blocks in pairs], tell)
+    return sum(totals, Counter())
 
 
 ROWS = pa.schema([("process", pa.int64()), ("seq", pa.int64()), SCHEMA.field("attributes")])
@@ -287,15 +268,13 @@ def verify_trackers(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) ->
     marked = [of for of in laid if not of.layout.all_relevant]
     jobs = [(of.layout, number, split) for of in marked for number, split in enumerate(of.splits)]
     counts: Counter[str] = Counter()
-    for (layout, _, _), found in zip(
-        jobs, on_tasks(spark, len(jobs), lambda n: _take_out(*jobs[n])), strict=True
-    ):
+    for (layout, _, _), found in zip(jobs, on_each(spark, jobs, _take_out), strict=True):
         counts[str(layout.store)] += found
     tracked = [of for of in marked if counts[str(of.layout.store)] and not of.layout.wide]
     unjudged = sum(counts[str(of.layout.store)] for of in marked if of.layout.wide)
     epochs = [(of.layout, k) for of in tracked for k in range(of.layout.epochs)]
-    on_tasks(spark, len(epochs), lambda n: _stamp(*epochs[n]))
-    totals: Counter[str] = sum(on_tasks(spark, len(tracked), lambda n: _compare(tracked[n])), Counter())
+    on_each(spark, epochs, _stamp)
+    totals: Counter[str] = sum(on_each(spark, [(of,) for of in tracked], _compare), Counter())
     return totals + Counter(tracker_unjudged=unjudged)
 
 

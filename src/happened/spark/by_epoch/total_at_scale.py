@@ -17,7 +17,7 @@ from ...causality.questions.order import TOTAL_WITNESSES
 from ...causality.total_order import Sequences
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
-from ..tasks import Runner, on_tasks
+from ..tasks import Runner, on_each
 from .causal_paths import Step
 from .epoch_layout import Layout
 from .stamping import EpochDone
@@ -48,8 +48,8 @@ def count_disagreements(
     some = [(i, layout) for i, layout in enumerate(layouts) if layout.casts]
     shares = {i: min(len(layout.names), _tasks(layout)) for i, layout in some}
     jobs = [(i, layout, number) for i, layout in some for number in range(shares[i])]
-    found = on_tasks(spark, len(jobs), lambda job: _compare(*jobs[job][1:], shares[jobs[job][0]]))
-    cycles = on_tasks(spark, len(some), lambda job: _cycles(some[job][1], shares[some[job][0]]))
+    found = on_each(spark, [(layout, number, shares[i]) for i, layout, number in jobs], _compare)
+    cycles = on_each(spark, [(layout, shares[i]) for i, layout in some], _cycles)
     told: dict[int, list[list[Leg]]] = {i: [] for i, _ in some}
     for (i, _, _), (_, legs) in zip(jobs, found, strict=True):
         told[i] += legs
