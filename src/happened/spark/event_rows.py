@@ -197,6 +197,19 @@ def column_at(frame: DataFrame, path: str) -> Column | None:
     return _at(frame.schema, path, None)
 
 
+def mapped_column(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> Column | None:
+    """The column of the frame that is mapped to a name of ours, or else has it; None if the frame has
+    none."""
+    given = columns.get(name, name)
+    column = column_at(frame, given) if isinstance(given, str) else given
+    if column is None and name in columns:
+        has = ", ".join(frame.columns)
+        raise TraceFormatError(
+            f"is mapped to {given!r}, which the frame does not have; it has {has}", field=name
+        )
+    return column
+
+
 def with_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """These columns of a trace, and UNREADABLE if asked for, in that order; null where the rows lack one."""
     kinds = {field.name: field.dataType for field in TRACE} | {UNREADABLE: StringType()}
@@ -206,15 +219,7 @@ def with_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> Column | None:
     """The column of the frame that becomes this column of the trace; None if it is optional and missing."""
-    given = columns.get(name, name)
-    if not isinstance(given, str):
-        return given
-    column = _at(frame.schema, given, None)
-    if column is None and name in columns:
-        raise TraceFormatError(
-            f"is mapped to {given!r}, which the frame does not have; it has {', '.join(frame.columns)}",
-            field=name,
-        )
+    column = mapped_column(frame, name, columns)
     if column is None and name in REQUIRED:
         raise TraceFormatError(
             f"no such column; the frame has {', '.join(frame.columns)}; say which of them it is: "

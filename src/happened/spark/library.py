@@ -53,7 +53,7 @@ from .not_judged import LEAVE_OUT, RAISE, check_on_bad, raise_or_warn
 from .pipeline import analyze_splits
 from .session import supply
 from .splits import splits_of
-from .storage import DIRECT, IO, SPARK, spark_path, spark_schema
+from .storage import DIRECT, IO, SPARK, Tables, spark_path, spark_schema
 from .workspace import FileKept, Kept, SparkKept, Workspace, laid_down, write_trace
 from .writing import check_destination, write_tables
 
@@ -90,7 +90,7 @@ def _is_table(spark: SparkSession, name: str) -> bool:
     return spark.catalog.tableExists(name)
 
 
-class Analysis:
+class Analysis(Tables):
     """Answers to questions about a frame: each table as a DataFrame, the totals, and a report."""
 
     def __init__(
@@ -101,14 +101,8 @@ class Analysis:
         self._summary = summary
         self._tables = dict(tables)
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of its tables, which are attributes too."""
-        return tuple(self._tables)
-
     def table(self, name: str) -> DataFrame:
-        if name not in self._tables:
-            raise CausalityError(f"{name!r} is no table of this analysis; it has {', '.join(self._tables)}")
+        self._refuse_unknown(name, "analysis")
         self._refuse_closed()
         frame = self._read(name)
         frame.quarantine = self._read("quarantine")  # type: ignore[attr-defined]
@@ -118,14 +112,6 @@ class Analysis:
         frame = self._kept.read(name)
         frame._happened_kept = self._kept  # type: ignore[attr-defined]
         return frame
-
-    def __getattr__(self, name: str) -> DataFrame:
-        if name in self.__dict__.get("_tables", ()):
-            return self.table(name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._tables})
 
     def summary(self) -> dict[str, Any]:
         """The totals, as in summary.json of `happened analyze`."""

@@ -35,7 +35,7 @@ from ..trace.readers.table_records import (
 from ..trace.readers.table_spans import PRESETS, drafts_of, recognised
 from ..trace.store import StorePath
 from .draft_frames import events_of
-from .event_rows import column_at
+from .event_rows import column_at, mapped_column
 
 Columns = Mapping[str, str | Column]
 
@@ -105,17 +105,8 @@ def _found(
     names = [*names]
     for name in columns.keys() - {*names}:
         raise TraceFormatError(f"is none of {', '.join(names)}", field=name)
-    found: dict[str, Column] = {}
-    for name in names:
-        given = columns.get(name, name)
-        column = column_at(frame, given) if isinstance(given, str) else given
-        if column is not None:
-            found[name] = column
-        elif name in columns:
-            has = ", ".join(frame.columns)
-            raise TraceFormatError(
-                f"is mapped to {given!r}, which the frame does not have; it has {has}", field=name
-            )
+    mapped = {name: mapped_column(frame, name, columns) for name in names}
+    found = {name: column for name, column in mapped.items() if column is not None}
     for name in needed:
         if name not in found:
             raise _missing(frame, name)
@@ -174,16 +165,10 @@ def spans(
     kind = PRESETS[preset]
     field_of = {ours: field for field, ours in kind.columns.items() if ours}
     found = {field: column_at(frame, name) for field, name in kind.fields(frame.columns).items()}
-    for ours, theirs in columns.items():
+    for ours in columns:
         if ours not in field_of:
             known = ", ".join(field_of)
             raise TraceFormatError(f"is not a column of spans of {preset}; those are {known}", field=ours)
-        column = column_at(frame, theirs) if isinstance(theirs, str) else theirs
-        if column is None:
-            has = ", ".join(frame.columns)
-            raise TraceFormatError(
-                f"is mapped to {theirs!r}, which the frame does not have; it has {has}", field=ours
-            )
-        found[field_of[ours]] = column
+        found[field_of[ours]] = mapped_column(frame, ours, columns)
     picked = frame.select(*(column.alias(field) for field, column in found.items() if column is not None))
     return events_of(picked, partial(drafts_of, preset), assemble, linked=True, work=work)

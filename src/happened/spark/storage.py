@@ -4,7 +4,7 @@ A path is a directory, or a URL, that the driver and every executor can reach.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ..core.errors import CausalityError
 from ..trace import SCHEMA
 from ..trace.atomic import whole_file
 from ..trace.parts import parquet_settings as parquet_settings
@@ -117,3 +118,29 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 TRACE = spark_schema(SCHEMA)
+
+
+class Tables:
+    """Frames by name; each is an attribute too."""
+
+    _tables: Mapping[str, pa.Schema]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of its tables, which are attributes too."""
+        return tuple(self._tables)
+
+    def table(self, name: str) -> DataFrame:
+        raise NotImplementedError
+
+    def _refuse_unknown(self, name: str, of: str) -> None:
+        if name not in self._tables:
+            raise CausalityError(f"{name!r} is no table of this {of}; it has {', '.join(self._tables)}")
+
+    def __getattr__(self, name: str) -> DataFrame:
+        if name in self.__dict__.get("_tables", ()):
+            return self.table(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._tables})

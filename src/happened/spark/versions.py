@@ -96,17 +96,6 @@ else:
     class ReadLimit:
         pass
 
-    class ReadAllAvailable(ReadLimit):
-        pass
-
-    class ReadMaxBytes(ReadLimit):
-        pass
-
-    class ReadMaxRows(ReadLimit):
-        pass
-
-    class SupportsTriggerAvailableNow:
-        pass
-
+    ReadAllAvailable = ReadMaxBytes = ReadMaxRows = SupportsTriggerAvailableNow = ReadLimit
 
 __all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxBytes", "ReadMaxRows", "SupportsTriggerAvailableNow"]

@@ -15,6 +15,7 @@ import uuid
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -135,24 +136,26 @@ MOST_REPORTED = 256 << 20
 """Bytes of answers that this process fetches from Spark for a report."""
 
 
+@dataclass
 class FileKept:
-    def __init__(self, spark: SparkSession, workspace: Workspace, tables: Mapping[str, pa.Schema]) -> None:
-        self._spark, self._workspace, self._tables = spark, workspace, tables
+    spark: SparkSession
+    workspace: Workspace
+    tables: Mapping[str, pa.Schema]
 
     @property
     def is_open(self) -> bool:
-        return self._workspace.is_open
+        return self.workspace.is_open
 
     def read(self, name: str) -> DataFrame:
-        self._workspace.keep()
-        return read_rows(self._spark, self._workspace.folder / "answers" / name, self._tables[name])
+        self.workspace.keep()
+        return read_rows(self.spark, self.workspace.folder / "answers" / name, self.tables[name])
 
     @contextmanager
     def folder(self) -> Iterator[AnyPath]:
-        yield self._workspace.folder / "answers"
+        yield self.workspace.folder / "answers"
 
     def close(self) -> None:
-        self._workspace.close()
+        self.workspace.close()
 
 
 class SparkKept:

@@ -191,7 +191,7 @@ def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str
             )
 
 
-@dataclass
+@dataclass(eq=False)
 class DeliveryProcessor(StatefulProcessor):
     """Runs a Destination for each key; `names` are the columns of the output, the destination first."""
 

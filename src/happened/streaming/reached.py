@@ -27,24 +27,18 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .paged import Key, Numbers, PagedMap, PageStore
 
 
-class HeldIndex(Protocol):
-    def has(self, want: Any) -> bool: ...
-    def causes(self, name: Any, wants: Iterable[Any]) -> list[Any]: ...
-    def leave(self, name: Any) -> None: ...
-
-
 class HeldIds:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = set(names)
 
-    def has(self, want: str) -> bool:
+    def has(self, want: Any) -> bool:
         return want in self._names
 
     def causes(self, name: str, wants: Iterable[str]) -> list[str]:
@@ -66,7 +60,7 @@ class HeldClocks:
             lane.sort()
         self._gone: set[tuple[int, int]] = set()
 
-    def has(self, want: tuple[int, int]) -> bool:
+    def has(self, want: Any) -> bool:
         sender, clock = want
         lane = self._lanes.get(sender, [])
         while lane and (sender, -lane[-1]) in self._gone:
@@ -101,23 +95,6 @@ class Arrived(NamedTuple):
 
 
 Range = tuple[Key, Key]
-
-
-class Reached(Protocol):
-    reaches_one_cause: bool
-    skipped: int
-
-    def prepare(self, arrivals: Iterable[Arrived]) -> None: ...
-    def known(self, arrival: Arrived) -> bool: ...
-    def missing(self, arrival: Arrived) -> list[Any]: ...
-    def lacks(self, arrival: Arrived) -> Any: ...
-    def take(self, arrival: Arrived) -> list[Range]: ...
-    def give_up(self, arrival: Arrived) -> list[Range]: ...
-    def is_late(self, arrival: Arrived) -> bool: ...
-    def cause(self, want: Any) -> Key: ...
-    def under(self, want: Any) -> Range: ...
-    def held(self, names: Iterable[Any]) -> HeldIndex: ...
-    def flush(self) -> Any: ...
 
 
 def digest(name: str) -> bytes:
@@ -223,7 +200,7 @@ class ReachedIds:
     def under(self, want: str) -> Range:
         return (want,), (want + "\0",)
 
-    def held(self, names: Iterable[str]) -> HeldIndex:
+    def held(self, names: Iterable[str]) -> HeldIds:
         return HeldIds(names)
 
     def flush(self) -> Any:
@@ -330,8 +307,12 @@ class ReachedClocks:
     def under(self, want: tuple[int, int]) -> Range:
         return want, (want[0], want[1] + 1)
 
-    def held(self, names: Iterable[tuple[int, int]]) -> HeldIndex:
+    def held(self, names: Iterable[tuple[int, int]]) -> HeldClocks:
         return HeldClocks(names)
 
     def flush(self) -> Any:
         return self._clocks.flush(), self._skipped.flush(), self._late.flush(), self.skipped
+
+
+Reached = ReachedIds | ReachedClocks
+HeldIndex = HeldIds | HeldClocks

@@ -23,6 +23,7 @@ Register it once: `spark.dataSource.register(TraceSource)`.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -216,37 +217,25 @@ def _is_true(options: Mapping[str, str], name: str) -> bool:
     return given == "true"
 
 
-class _Part(InputPartition):
-    def __init__(self, stretch: FileRange) -> None:
-        self.stretch = stretch
-
-
+@dataclass(eq=False)
 class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
+    limit       bytes of files in a batch
     buckets     pack the events for this many buckets; None: one row for each event
     """
 
-    def __init__(
-        self,
-        where: str,
-        limit: int | None,
-        buckets: int | None = None,
-        *,
-        ended: bool = False,
-        malformed: str = "fail",
-    ) -> None:
-        self._where = where
-        self._ended = ended
-        self._malformed = malformed
-        self._limit = limit
-        self._buckets = buckets
-        self._target: dict[str, int] | None = None
+    where: str
+    limit: int | None
+    buckets: int | None = None
+    ended: bool = field(default=False, kw_only=True)
+    malformed: str = field(default="fail", kw_only=True)
+    target: dict[str, int] | None = field(default=None, init=False)
 
     def initialOffset(self) -> dict[str, int]:
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadAllAvailable() if self._limit is None else ReadMaxBytes(self._limit)
+        return ReadAllAvailable() if self.limit is None else ReadMaxBytes(self.limit)
 
     def latestOffset(
         self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
@@ -256,39 +245,39 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if ENDED in begin:
             return begin
         tail = self._tail()
-        position = tail.latest(begin, most, self._target)
-        if self._ended and self._buckets is not None:
-            all_there_is = tail.latest({}) if self._target is None else self._target
+        position = tail.latest(begin, most, self.target)
+        if self.ended and self.buckets is not None:
+            all_there_is = tail.latest({}) if self.target is None else self.target
             if all(position.get(name, 0) >= size for name, size in all_there_is.items()):
                 position[ENDED] = 1
         return position
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._tail().latest({})
+        self.target = self._tail().latest({})
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [_Part(stretch) for stretch in self._tail().stretches(start, end)]
+        return [InputPartition(stretch) for stretch in self._tail().stretches(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, _Part)
-        if partition.stretch.name == ENDED:
-            assert self._buckets is not None
-            yield end_of(self._buckets)
+        stretch: FileRange = partition.value
+        if stretch.name == ENDED:
+            assert self.buckets is not None
+            yield end_of(self.buckets)
             return
-        split = self._tail().split(partition.stretch)
-        if self._buckets is not None:
+        split = self._tail().split(stretch)
+        if self.buckets is not None:
             from ...causality.live_union import COLUMNS  # as in packed_events
 
             events, quarantined = split.read(COLUMNS)
-            yield packed_rows(events.select(COLUMNS), quarantined, self._buckets)
+            yield packed_rows(events.select(COLUMNS), quarantined, self.buckets)
             spare_modules()
             return
-        if self._malformed == "quarantine":
+        if self.malformed == "quarantine":
             yield from with_reasons(*split.read_all()).to_batches()
             return
         events, malformed = split.read()
-        if malformed.num_rows and self._malformed == "fail":
-            name, begin, end = partition.stretch
+        if malformed.num_rows and self.malformed == "fail":
+            name, begin, end = stretch
             raise TraceFormatError(
                 f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are not events, as "
                 f'{malformed["reason"][0]}. Leave such rows out by .option("malformed", "skip")',
@@ -298,4 +287,4 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tail(self) -> TraceTail:
         """Created each time: the reader travels to executors, and the directory may not exist yet."""
-        return TraceTail(self._where, ended=self._ended)
+        return TraceTail(self.where, ended=self.ended)
