@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from ..causality.computation import REFUSE, RENUMBER
 from ..causality.names import encode_names, hashes
 from ..causality.questions import Question
+from ..causality.questions.stamp import TIMESTAMPS
 from ..causality.written import EVENTS_PER_BATCH, Whole, is_wide
 from ..core.errors import CausalityError
 from ..trace.repetitions import without_repetitions
@@ -60,6 +61,10 @@ class Asked:
     whole_events: int = WHOLE_EVENTS
     epoch_events: int | None = None
     gaps: str = REFUSE
+
+    def __post_init__(self) -> None:
+        if self.timestamps not in TIMESTAMPS:
+            raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {self.timestamps!r}")
 
     @property
     def job(self) -> str:

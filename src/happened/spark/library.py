@@ -38,7 +38,6 @@ from pyspark.sql import functions as F
 from ..causality.computation import REFUSE
 from ..causality.judgement import refuse_complete_window
 from ..causality.questions import TABLES, Question, asked
-from ..causality.questions.stamp import TIMESTAMPS
 from ..causality.written import summary_of, tables_of
 from ..core.errors import CausalityError
 from ..report.page import page
@@ -200,8 +199,6 @@ def analyze(
     """
     check_on_bad(on_bad)
     refuse_complete_window(complete, gaps)
-    if timestamps not in TIMESTAMPS:
-        raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     if io not in IO:
         raise CausalityError(f"io can be {', '.join(IO)}; not {io!r}")
     if work is not None and io != DIRECT:
