@@ -205,8 +205,8 @@ def _import_on_spark(arguments: argparse.Namespace, files: list[AnyPath], option
 
 def _import_of_source(arguments: argparse.Namespace, options: Options) -> Import:
     note(f"importing on Spark ({arguments.master or 'local[*]'})")
+    from ..spark.record_frames import import_source
     from ..spark.session import session
-    from ..spark.source_import import run as import_source
 
     if len(arguments.files) != 1:
         raise LocalProtocolError("--source reads one path or table at a time; name one")

@@ -12,9 +12,10 @@ Parquet themselves (io="direct"), from paths or URLs that every executor reaches
 Spark and on Spark Connect.
 
 library          DataFrames in and out; not_judged: errors and warnings about rows that could not be judged
-event_rows       traces and frames as rows of events; record_frames: those of spans, commits, messages, …
+event_rows       traces and frames as rows of events
+record_frames    frames of spans, commits, messages and transactions; an import of whatever Spark can read
 asked_frames     the answers of `happened.ask`, for frames; large_traces: for traces at a path
-log_import       `happened import` on Spark; source_import whatever Spark can read
+log_import       `happened import` of files on Spark
 pipeline         from a trace at a path to tables in a directory: `happened analyze`
 frame_answers    io="spark": answers about a frame shuffled by computation (laid_frames)
 in_parts         io="direct": from splits to parts of tables, on Spark or inside one task

@@ -52,7 +52,7 @@ from .not_judged import LEAVE_OUT, RAISE, check_on_bad, raise_or_warn
 from .pipeline import analyze_splits
 from .session import supply
 from .splits import splits_of
-from .storage import DIRECT, IO, SPARK, Tables, spark_path, spark_schema
+from .storage import DIRECT, IO, SPARK, Tables, spark_path
 from .workspace import FileKept, Kept, SparkKept, Workspace, laid_down, write_trace
 from .writing import check_destination, write_tables
 
@@ -144,8 +144,7 @@ class Analysis(Tables):
         options   of Spark's writer for the format
         """
         self._refuse_closed()
-        schemas = {name: spark_schema(schema) for name, schema in self._tables.items()}
-        check_destination(self._spark, where, format, mode, schemas)
+        check_destination(self._spark, where, format, mode, self._tables)
         write_tables(where, format, mode, options, {name: self.table(name) for name in self._tables})
 
     def close(self) -> None:
@@ -209,12 +208,13 @@ def analyze(
     spark = events.sparkSession
     tables = tables_of(asking.questions)
     if into is not None:
-        schemas = {name: spark_schema(schema) for name, schema in tables.items()}
-        check_destination(spark, into, format, mode, schemas)
+        check_destination(spark, into, format, mode, tables)
     supply(spark)
     kept: Kept
     if io == SPARK:
-        key = None if any(isinstance(of, Column) for of in (columns or {}).values()) else _key(columns)
+        given = columns or {}
+        is_shared = not any(isinstance(of, Column) for of in given.values())
+        key = tuple(sorted(given.items())) if is_shared else None  # type: ignore[type-var]
         kept, summary = _by_spark(events, rows, key, asking, tables, progress)
     else:
         kept, summary = _by_files(rows, work, asking, tables, progress)
@@ -230,10 +230,6 @@ def analyze(
         kept.close()
         raise
     return analysis
-
-
-def _key(columns: Columns | None) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted((columns or {}).items()))
 
 
 def _by_spark(

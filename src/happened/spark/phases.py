@@ -36,8 +36,7 @@ class Phases:
             return work()
         record = self._directory / f"{name}.pickle"
         if record.is_file():
-            found: T = pickle.loads(record.read_bytes())
-            return found
+            return pickle.loads(record.read_bytes())  # type: ignore[no-any-return]
         result = work()
         with whole_file(record) as path, path.open("wb") as file:
             pickle.dump(result, file)

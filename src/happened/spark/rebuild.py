@@ -18,6 +18,7 @@ Clocks name processes by number, and the table `processes` beside `stamps` has t
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,8 @@ def _rebuild_tracked(
         work = folder / WORK
         take_out(spark, splits_of(locate(trace)), work / "numbered", trace)
         named = read_rows(spark, work / "numbered").select(*EVENT, "clock")
-        processes = _those_that_act(named)
+        # As far as clocks that are maps name the processes.
+        processes = named.groupBy("computation", "process").agg(F.max("seq").alias("events"))
         _refuse_wide(processes, whole_events)
         write_rows(as_events(named, processes), work / "trace")
         answers = work / "answers"
@@ -147,11 +149,6 @@ def _refuse_windows(stamps: DataFrame, processes: DataFrame, where: AnyPath) -> 
             "full, or rebuild the stamps of the whole trace",
             file=str(where),
         )
-
-
-def _those_that_act(stamps: DataFrame) -> DataFrame:
-    """Rows of PROCESSES without numbers, as far as clocks that are maps name the processes."""
-    return stamps.groupBy("computation", "process").agg(F.max("seq").alias("events"))
 
 
 def _processes(spark: SparkSession, stamps: AnyPath) -> DataFrame:
@@ -264,24 +261,25 @@ def _dependencies(table: pa.Table) -> pa.Table:
 
 
 class Renumbering:
-    """For each computation and process, the application's event behind each number."""
+    """For each computation and process, the application's event behind each number.
+
+    counts   of events up to each number that are not null
+    """
 
     def __init__(self, numbered: pa.Table) -> None:
         numbered = numbered.sort_by([(name, "ascending") for name in ("computation", "process", "seq")])
-        names = [numbered[name].to_pylist() for name in ("computation", "process")]
         null = numbered["null"].to_numpy(zero_copy_only=False)
         recorded = numbered["recorded_seq"].to_numpy()
-        self.counts: dict[tuple[str, str], Ints] = {}  # events up to each number that are not null
+        self.counts: dict[tuple[str, str], Ints] = {}
         self.is_null: dict[tuple[str, str], Ints] = {}
         self.recorded: dict[tuple[str, str], Ints] = {}
-        of = list(zip(*names, strict=True))
+        names = zip(*(numbered[name].to_pylist() for name in ("computation", "process")), strict=True)
         start = 0
-        for end in range(1, len(of) + 1):
-            if end == len(of) or of[end] != of[start]:
-                here = slice(start, end)
-                self.counts[of[start]] = np.concatenate([[0], np.cumsum(~null[here])])
-                self.is_null[of[start]], self.recorded[of[start]] = null[here], recorded[here]
-                start = end
+        for of, group in groupby(names):
+            end = start + sum(1 for _ in group)
+            here, start = slice(start, end), end
+            self.counts[of] = np.concatenate([[0], np.cumsum(~null[here])])
+            self.is_null[of], self.recorded[of] = null[here], recorded[here]
 
     def events(self, computation: str, process: str) -> int:
         return int(self.counts.get((computation, process), np.zeros(1, np.int64))[-1])

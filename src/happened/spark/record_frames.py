@@ -9,16 +9,25 @@ Rows become the records that the readers of files take (trace/readers/table_span
 are processed alike. `columns` maps our names to the frame's where these differ: a name, a path into structs
 and maps, or an expression. A row that cannot be read stays in the frame with the reason; `frame.quarantine`
 has all that was left out.
+
+`import_source` writes the events of whatever Spark can read, a path in one of its formats or a table of the
+catalog, as an import of files does: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
+from ..trace.atomic import whole_directory
+from ..trace.importing import AUTO, EXAMPLES, Import, not_understood, refuse_nothing, write_summary
+from ..trace.readers import QUARANTINE, Options, QuarantinedRecord, mapped
 from ..trace.readers.spans import assemble
 from ..trace.readers.table_records import (
     DAG,
@@ -32,10 +41,12 @@ from ..trace.readers.table_records import (
     history_drafts,
     log_drafts,
 )
-from ..trace.readers.table_spans import PRESETS, drafts_of, recognised
-from ..trace.store import StorePath
+from ..trace.readers.table_spans import JAEGER, OPENTELEMETRY, PRESETS, TEMPO, ZIPKIN, drafts_of, recognised
+from ..trace.schema import SCHEMA, SENDS
+from ..trace.store import AnyPath, StorePath, remove_tree
 from .draft_frames import events_of
-from .event_rows import column_at, mapped_column
+from .event_rows import UNREADABLE, column_at, mapped_column
+from .storage import TRACE, read_rows, write_rows
 
 Columns = Mapping[str, str | Column]
 
@@ -172,3 +183,100 @@ def spans(
         found[field_of[ours]] = mapped_column(frame, ours, columns)
     picked = frame.select(*(column.alias(field) for field, column in found.items() if column is not None))
     return events_of(picked, partial(drafts_of, preset), assemble, linked=True, work=work)
+
+
+TABLE, JDBC = "table", "jdbc"
+
+FRAMES: dict[str, Callable[..., DataFrame]] = {
+    AUTO: spans,
+    "otlp": partial(spans, preset=OPENTELEMETRY),
+    "jaeger": partial(spans, preset=JAEGER),
+    "zipkin": partial(spans, preset=ZIPKIN),
+    TEMPO: partial(spans, preset=TEMPO),
+    "map-spans": partial(spans, preset=OPENTELEMETRY),
+    "dag": dag,
+    "map": log,
+    "awdit": history,
+}
+"""What makes events of a frame, by the format of its records."""
+SPANS = FRAMES.keys() - {"dag", "map", "awdit"}
+
+
+def import_source(
+    spark: SparkSession,
+    source: str,
+    name: str,
+    out: AnyPath,
+    reading: Mapping[str, str],
+    *,
+    format: str = AUTO,
+    options: Options | None = None,
+    strict: bool = False,
+) -> Import:
+    """Let Spark read `name` in the format `source`, with its reader's options, into a new trace."""
+    options = options or Options()
+    columns: dict[str, str] = {}
+    if options.map is not None:
+        mapping = mapped.Mapping(options.map)
+        format = ("map-spans" if mapping.is_spans else "map") if format == AUTO else format
+        columns = {"position" if ours == "seq" else ours: path for ours, path in mapping.source.items()}
+    if format not in FRAMES:
+        raise TraceFormatError(f"tables are not read as {format}; known: {', '.join(FRAMES)}", field="format")
+    try:
+        frame = _read(spark, source, name, reading)
+    except AnalysisException as error:
+        raise TraceFormatError(f"Spark cannot read it ({str(error).splitlines()[0]})", file=name) from error
+    with whole_directory(out) as folder:
+        work = {"work": folder / ".work"} if format in SPANS else {}
+        events = FRAMES[format](frame, columns=columns, **work)
+        write_rows(events.where(F.col(UNREADABLE).isNull()).select(*TRACE.names), folder / "trace")
+        write_rows(_left_out(events, name), folder / "quarantine")
+        trace = read_rows(spark, folder / "trace", SCHEMA)
+        quarantine = read_rows(spark, folder / "quarantine", QUARANTINE)
+        told = _counted(trace, quarantine)
+        first = [QuarantinedRecord(**row.asDict()) for row in quarantine.limit(EXAMPLES).collect()]
+        if strict and first:
+            raise not_understood(str(first[0]), told["quarantined"])
+        refuse_nothing(told["events"], first)
+        summary: dict[str, Any] = {
+            "format": format,
+            "options": asdict(options),
+            **told,
+            "quarantine_examples": [str(each) for each in first],
+            "facts": {},
+            "remarks": [],
+            "files": [{"file": name, "source": source, "quarantined": told["quarantined"]}],
+        }
+        remove_tree(folder / ".work")
+        write_summary(folder, summary)
+    return Import(summary, first)
+
+
+def _read(spark: SparkSession, source: str, name: str, reading: Mapping[str, str]) -> DataFrame:
+    if source == TABLE:
+        return spark.table(name)
+    reader = spark.read.format(source).options(**reading)
+    return reader.option("dbtable", name).load() if source == JDBC else reader.load(name)
+
+
+def _left_out(events: DataFrame, name: str) -> DataFrame:
+    rows: Any = events.quarantine  # an attribute that draft_frames gave it, not a column
+    file, line = F.lit(name).alias("file"), F.lit(None).cast("long").alias("line")
+    picked: DataFrame = rows.select(
+        file, line, *(each for each in QUARANTINE.names if each not in ("file", "line"))
+    )
+    return picked
+
+
+def _counted(trace: DataFrame, quarantine: DataFrame) -> dict[str, int]:
+    events = trace.agg(
+        F.countDistinct("computation").alias("computations"),
+        F.count("*").alias("events"),
+        F.count_if(F.col("kind").isin(*SENDS)).alias("messages"),
+        F.countDistinct("process").alias("processes"),
+    ).first()
+    left = quarantine.agg(
+        F.count("*").alias("quarantined"), F.count_if("imported").alias("quarantined_imported")
+    ).first()
+    assert events is not None and left is not None
+    return {**events.asDict(), **left.asDict()}

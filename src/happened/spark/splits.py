@@ -68,13 +68,11 @@ class LineRange(NamedTuple):
 
     def read(self, columns: Sequence[str]) -> Rows:
         """Every line that is an object with the fields of an event, unchecked; all columns are read."""
-        return read_lines(self._lines(), str(self.path))
+        lines = lines_of(self.path) if self.stop is None else self._stretch(self.stop)
+        return read_lines(lines, str(self.path))
 
     def may_hold(self, computations: pa.Array) -> bool:
         return True  # a better answer would need reading everything
-
-    def _lines(self) -> Iterator[bytes]:
-        return lines_of(self.path) if self.stop is None else self._stretch(self.stop)
 
     def _stretch(self, stop: int) -> Iterator[bytes]:
         with self.path.open("rb") as file:

@@ -129,12 +129,10 @@ def _carried(field: StructField) -> _Carried:
     if isinstance(kind, TimestampType):
         back = F.timestamp_micros(column.cast("bigint"))
         return _Carried(F.unix_micros(column).cast("string").alias(name), back.alias(name))
-    if isinstance(kind, ArrayType | StructType | MapType) and (
-        _NUMBERS.search(kind.simpleString()) or _has_moments(kind)
-    ):
-        if any(
-            isinstance(each, MapType) and not isinstance(each.keyType, StringType) for each in _inside(kind)
-        ):
+    inside = [*_inside(kind)]
+    has_moments = any(isinstance(each, TimestampType | TimestampNTZType) for each in inside)
+    if len(inside) > 1 and (has_moments or _NUMBERS.search(kind.simpleString())):
+        if any(isinstance(each, MapType) and not isinstance(each.keyType, StringType) for each in inside):
             raise CausalityError(
                 f"column {name!r} is {kind.simpleString()}: numbers and times in it travel as JSON, whose "
                 "maps must have strings as keys: cast the keys, or use map_entries"
@@ -150,10 +148,6 @@ _MOMENTS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-
-
-def _has_moments(kind: DataType) -> bool:
-    return any(isinstance(each, TimestampType | TimestampNTZType) for each in _inside(kind))
 
 
 def _inside(kind: DataType) -> Iterator[DataType]:

@@ -65,13 +65,9 @@ class Watch(StreamingQueryListener):
         self.last: Sample | None = None
 
     def onQueryStarted(self, event: Any) -> None:
-        pass
+        """Nothing: what a query does is told batch by batch."""
 
-    def onQueryIdle(self, event: Any) -> None:
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:
-        pass
+    onQueryIdle = onQueryTerminated = onQueryStarted
 
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress

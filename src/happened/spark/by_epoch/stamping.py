@@ -161,7 +161,7 @@ def walk(
 ) -> tuple[Counter[str], list[dict[str, list[Any]]]]:
     """The totals, and per wide layout the results of each step for its epochs."""
     steps = steps or {}
-    tasks: list[Callable[[], Counter[str]]] = []
+    tasks: list[tuple[Any, ...]] = []
     in_blocks: list[InBlocks] = []
     for i, layout in enumerate(layouts):
         for number, fold in enumerate(_folds(questions, timestamps, layout)):
@@ -169,10 +169,10 @@ def walk(
             if len(blocks) > 1 or isinstance(fold, ColumnStamps):
                 assert isinstance(fold, ColumnFold)
                 in_blocks.append(InBlocks(i, number, fold, blocks))
-                tasks += [_looking(layout, number, b, block) for b, block in enumerate(blocks)]
+                tasks += [(_look, layout, number, b, block) for b, block in enumerate(blocks)]
             else:
-                tasks.append(_walking(layout, number, fold, out, timestamps))
-    totals: Counter[str] = sum(on_tasks(spark, len(tasks), lambda number: tasks[number]()), Counter())
+                tasks.append((_walk, layout, number, fold, out, timestamps))
+    totals: Counter[str] = sum(on_each(spark, tasks, lambda work, *of: work(*of)), Counter())
     items = [(i, k) for i in sorted({each.layout for each in in_blocks}) for k in range(layouts[i].epochs)]
 
     def tell(number: int) -> tuple[Counter[str], dict[str, Any]]:
@@ -213,33 +213,25 @@ def _folds(questions: Sequence[Question], timestamps: str, layout: Layout) -> li
     return folds
 
 
-def _walking(
-    layout: Layout, number: int, fold: Fold, out: AnyPath, timestamps: str
-) -> Callable[[], Counter[str]]:
-    def walk() -> Counter[str]:
-        totals: Counter[str] = Counter()
-        lost = layout.lost()
-        for k in range(layout.epochs):
-            answers = Answers()
-            fold.step(layout.view(k, timestamps, lost=lost), answers)
-            write_answers(layout, out, answers, f"walk-{number}-{k:06d}")
-            totals += answers.totals
+def _walk(layout: Layout, number: int, fold: Fold, out: AnyPath, timestamps: str) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    lost = layout.lost()
+    for k in range(layout.epochs):
         answers = Answers()
-        fold.end(answers)
-        write_answers(layout, out, answers, f"walk-{number}-end")
-        return totals + answers.totals
+        fold.step(layout.view(k, timestamps, lost=lost), answers)
+        write_answers(layout, out, answers, f"walk-{number}-{k:06d}")
+        totals += answers.totals
+    answers = Answers()
+    fold.end(answers)
+    write_answers(layout, out, answers, f"walk-{number}-end")
+    return totals + answers.totals
 
-    return walk
 
-
-def _looking(layout: Layout, number: int, block: int, fold: ColumnFold) -> Callable[[], Counter[str]]:
-    def walk() -> Counter[str]:
-        lost = layout.lost()
-        for k in range(layout.epochs):
-            write_arrays(_seen(layout, number, block, k), **fold.look(layout.view(k, lost=lost)))
-        return Counter()
-
-    return walk
+def _look(layout: Layout, number: int, block: int, fold: ColumnFold) -> Counter[str]:
+    lost = layout.lost()
+    for k in range(layout.epochs):
+        write_arrays(_seen(layout, number, block, k), **fold.look(layout.view(k, lost=lost)))
+    return Counter()
 
 
 def _seen(layout: Layout, number: int, block: int, k: int) -> AnyPath:
