@@ -36,7 +36,7 @@ from ..trace.store import AnyPath
 from ..trace.writer import table_from_rows
 from .event_rows import UNREADABLE
 from .session import supply
-from .splits import UNCHECKED
+from .splits import UNCHECKED, padded
 from .storage import TRACE, read_rows, spark_schema, write_rows
 from .workspace import Workspace
 
@@ -147,7 +147,7 @@ def _parser(parse: Parse) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
                 else:
                     left_out.append(each)
             yield from _parsed(drafts).to_batches()
-            yield from _padded(pa.schema([_told]), [_row(left_out)], len(left_out)).to_batches()
+            yield from padded(pa.table([_row(left_out)], [LEFT_OUT]), PARSED).to_batches()
 
     return run
 
@@ -164,7 +164,7 @@ def _parsed(drafts: Sequence[Draft]) -> pa.Table:
     names = packed["computation"].to_pylist()
     more = [pa.array([[*dict.fromkeys(of[name])] for name in names], _texts) for of in (named, channels)]
     columns = [packed[name] for name in ("computation", "ids", "drafts")]
-    return _padded(PARSED.remove(len(PARSED) - 1), [*columns, *more], len(names))
+    return padded(pa.table([*columns, *more], PARSED.names[:-1]), PARSED)
 
 
 def _row(left_out: Sequence[QuarantinedRecord]) -> pa.Array:
@@ -172,13 +172,6 @@ def _row(left_out: Sequence[QuarantinedRecord]) -> pa.Array:
         {name: getattr(each, name) for name in ("field", "reason", "text", "imported")} for each in left_out
     ]
     return pa.array(kept, _told.type)
-
-
-def _padded(schema: pa.Schema, columns: Sequence[Any], rows: int) -> pa.Table:
-    """A table of PARSED with these columns; the others are null."""
-    given = dict(zip(schema.names, columns, strict=True))
-    full = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in PARSED]
-    return pa.table(full, schema=PARSED)
 
 
 def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -218,14 +211,10 @@ def _assembled(
     rows: list[dict[str, Any]], left_out: Sequence[tuple[str, QuarantinedRecord]]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of ASSEMBLED: events, and what was left out, with the name of its computation."""
-    events = table_from_rows(rows)
-    yield from pa.table([*events.columns, pa.nulls(len(rows), _told.type)], schema=ASSEMBLED).to_batches()
+    yield from padded(table_from_rows(rows), ASSEMBLED).to_batches()
     names = pa.array([name for name, _ in left_out], pa.string())
-    given = [
-        names if field.name == "computation" else pa.nulls(len(names), field.type) for field in UNCHECKED
-    ]
     told = _row([each for _, each in left_out])
-    yield from pa.table([*given, told], schema=ASSEMBLED).to_batches()
+    yield from padded(pa.table([names, told], ["computation", LEFT_OUT]), ASSEMBLED).to_batches()
 
 
 BOUND = 200

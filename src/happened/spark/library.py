@@ -214,7 +214,7 @@ def analyze(
     if io == SPARK:
         given = columns or {}
         is_shared = not any(isinstance(of, Column) for of in given.values())
-        key = tuple(sorted(given.items())) if is_shared else None  # type: ignore[type-var]
+        key = tuple(sorted(given.items())) if is_shared else None
         kept, summary = _by_spark(events, rows, key, asking, tables, progress)
     else:
         kept, summary = _by_files(rows, work, asking, tables, progress)

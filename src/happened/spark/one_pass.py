@@ -269,7 +269,7 @@ class _Pass:
         ]
         return Found(
             number=i,
-            name=large.name,
+            computation=large.name,
             events=large.events,
             store=self.stores[i],
             names=names,

@@ -135,7 +135,6 @@ def survey(
     )
 
 
-DELIVERS = {True: "deliver", False: "receive"}
 ADDED = ("events", "processes", "delivers", "messages")
 COUNTS = np.dtype([("name", np.uint64), ("split", np.int64), *((name, np.int64) for name in ADDED)])
 """The counts of a computation in one split; its name is a hash."""

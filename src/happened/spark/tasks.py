@@ -324,17 +324,17 @@ def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | No
     """Report how many of `count` tasks are done while the body runs them."""
     if tell is None:
         yield
-    elif (context := context_of(spark)) is None:
-        with _heard(spark, count, tell):
-            yield
-    else:
-        with _polled(context.statusTracker(), count, tell):
-            yield
+        return
+    context = context_of(spark)
+    end = _hear(spark, count, tell) if context is None else _poll(context.statusTracker(), count, tell)
+    try:
+        yield
+    finally:
+        end()
 
 
-@contextmanager
-def _heard(spark: Any, count: int, tell: Callable[[int], object]) -> Iterator[None]:
-    """By what a Spark Connect server reports about itself."""
+def _hear(spark: Any, count: int, tell: Callable[[int], object]) -> Callable[[], object]:
+    """By what a Spark Connect server reports about itself; returns what ends that."""
 
     def hear(stages: Sequence[Any] | None, **_: Any) -> None:
         for stage in stages or ():
@@ -342,14 +342,10 @@ def _heard(spark: Any, count: int, tell: Callable[[int], object]) -> Iterator[No
                 tell(stage.num_completed_tasks)
 
     spark.registerProgressHandler(hear)
-    try:
-        yield
-    finally:
-        spark.removeProgressHandler(hear)
+    return lambda: spark.removeProgressHandler(hear)
 
 
-@contextmanager
-def _polled(tracker: Any, count: int, tell: Callable[[int], object]) -> Iterator[None]:
+def _poll(tracker: Any, count: int, tell: Callable[[int], object]) -> Callable[[], object]:
     over = threading.Event()
 
     def look() -> None:
@@ -359,13 +355,13 @@ def _polled(tracker: Any, count: int, tell: Callable[[int], object]) -> Iterator
                 if info is not None and info.numTasks == count:
                     tell(info.numCompletedTasks)
 
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
+    def end() -> None:
         over.set()
         watcher.join()
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    return end
 
 
 PROBES = 16

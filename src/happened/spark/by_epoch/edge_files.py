@@ -104,15 +104,12 @@ class EdgeFile:
         rows = {name.removeprefix("row_"): self._arrays[name] for name in self._arrays if "row_" in name}
         return rows | {"process": self._known[rows["process"]]}
 
-    def clocks(self) -> tuple[Ints, Ints, Ints] | None:
-        """Logged clocks: (row of `rows`, process or -1, count) of each entry, and which rows have one."""
+    def clocks(self) -> tuple[Ints, Ints, Ints, list[str]] | None:
+        """Logged clocks: (row of `rows`, code of a name, count) of each entry, and the names."""
         if "clock_row" not in self._arrays:
             return None
-        return self._arrays["clock_row"], self._arrays["clock_key"], self._arrays["clock_count"]
-
-    @property
-    def clock_names(self) -> list[str]:
-        return unpack_names(self._arrays["clock_names"])
+        row, key, count = (self._arrays[f"clock_{name}"] for name in ("row", "key", "count"))
+        return row, key, count, unpack_names(self._arrays["clock_names"])
 
 
 def _number(seq: int) -> int | None:

@@ -74,17 +74,19 @@ class Samples(NamedTuple):
 NO_SAMPLES = Samples(*(np.empty(0, np.int64),) * 3)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Found:
     """A large computation after the pass over the rows.
 
+    counts   how many events each process has
     files    of edges
-    fates    files of them, if they are asked for
+    fates    files of the fates of messages, if they are asked for
     earliest of its times; None if it has none
+    casts    whether any message has several destinations
     """
 
     number: int
-    name: str
+    computation: str
     events: int
     store: AnyPath
     names: tuple[str, ...] = ()
@@ -103,34 +105,23 @@ class Found:
         return EdgeFile(path, self.names, self.counts)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The directory of a computation that is laid out, and the facts about it that are small enough for the
-    driver."""
+@dataclass(kw_only=True)
+class Layout(Found):
+    """A computation that is laid out in its directory, by facts that are small enough for the driver."""
 
-    store: AnyPath
-    computation: str
-    names: tuple[str, ...]
     cuts: Ints  # epochs x processes
     clocks: Clocks | None  # only for a computation that has times
-    totals: dict[str, int]
     pairs: list[Sums]  # one row for each pair of processes that exchanged messages
-    all_relevant: bool
-    logged: int
-    casts: bool  # whether any message has several destinations
-    wide: bool = False  # whether blocks of columns are stamped separately
-    absent: list[AnyPath] = field(default_factory=list)  # files of causes that are not in the trace
-    fates: list[AnyPath] = field(default_factory=list)  # files of the fates of messages, if asked for
+    wide: bool  # whether blocks of columns are stamped separately
+    absent: list[AnyPath]  # files of causes that are not in the trace
 
     @property
     def epochs(self) -> int:
         return len(self.cuts)
 
     @property
-    def counts(self) -> Ints:
-        """How many events each process has."""
-        counts: Ints = self.cuts[-1] if len(self.cuts) else np.zeros(len(self.names), np.int64)
-        return counts
+    def all_relevant(self) -> bool:
+        return not self.relevant
 
     def starts(self, epoch: int) -> Ints:
         """The last seq of each process before this epoch."""
@@ -345,19 +336,12 @@ def _layout(of: Found, plan: _Plan) -> Layout:
         "receives_before_sends_corrected": sum(each.after for each in plan.pairs),
     }
     return Layout(
-        of.store,
-        of.name,
-        of.names,
-        plan.cuts,
-        plan.clocks,
-        totals,
-        plan.pairs,
-        not of.relevant,
-        of.logged,
-        of.casts,
-        len(of.names) > WIDE,
-        plan.absent,
-        of.fates,
+        **vars(replace(of, totals=totals, samples=NO_SAMPLES)),
+        cuts=plan.cuts,
+        clocks=plan.clocks,
+        pairs=plan.pairs,
+        wide=len(of.names) > WIDE,
+        absent=plan.absent,
     )
 
 
@@ -433,9 +417,9 @@ def _clock_columns(
     entries = file.clocks()
     if entries is None:
         return {}
-    row, key, count = entries
+    row, key, count, names = entries
     index = {name: p for p, name in enumerate(layout.names)}
-    known = np.array([index.get(name, -1) for name in file.clock_names], np.int64)
+    known = np.array([index.get(name, -1) for name in names], np.int64)
     of = known[key] if key.size else key
     foreign = np.zeros(process.size, bool)
     foreign[row[(of < 0) & (count != 0)]] = True
