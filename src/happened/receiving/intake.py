@@ -246,8 +246,7 @@ class Intake:
         return request
 
     def replay(self, since: float, gone: Iterable[str] = ()) -> int:
-        """Take in again what the log has of the time since then, without traces that have gone; how many
-        requests."""
+        """Take in again what the log has since then, without traces that have gone; how many requests."""
         self._window.remember(gone)
         count = 0
         for kept in self._log.recent(since):

@@ -12,8 +12,7 @@ Request traces that name spans of one another, or share a channel, are one compu
 finds which (as an import of files does). It costs nothing where no trace names another; else one join of the
 references with ids, and rounds over the linked traces alone: connected components by the smallest label seen.
 In each round a trace takes the smallest label of its neighbours, and then that label's own label, so that
-paths shorten by half. It ends when no label changes; BOUND rounds would be enough for more traces than can be
-stored.
+paths shorten by half. It ends when no label changes; BOUND rounds are enough for all that can be stored.
 """
 
 import warnings

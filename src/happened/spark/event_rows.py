@@ -53,8 +53,7 @@ from .storage import DIRECT, SPARK, TRACE, spark_path
 from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
-"""The column with the reason why a row is not an event; such a row may name its computation, and nothing
-else."""
+"""The column with the reason why a row is not an event; it may name its computation, and no more."""
 
 ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 
@@ -62,8 +61,7 @@ ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 def read_events(
     spark: SparkSession, path: AnyPath, *, io: str = SPARK, every_column: bool = True
 ) -> DataFrame:
-    """every_column whether columns that Parquet files lack are added, as nulls; each costs as much as any
-    other"""
+    """every_column   whether columns that Parquet files lack are added, as nulls; each has its cost"""
     at = locate(path)
     if io == DIRECT and isinstance(at.root, StorePath):
         events = _read_by_tasks(spark, splits_of(at))
@@ -198,8 +196,7 @@ def column_at(frame: DataFrame, path: str) -> Column | None:
 
 
 def mapped_column(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> Column | None:
-    """The column of the frame that is mapped to a name of ours, or else has it; None if the frame has
-    none."""
+    """The column of the frame that is mapped to a name of ours, or else has it; None if there is none."""
     given = columns.get(name, name)
     column = column_at(frame, given) if isinstance(given, str) else given
     if column is None and name in columns:

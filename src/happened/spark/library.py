@@ -330,8 +330,7 @@ def predecessors(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFr
 
 
 def violations(events: DataFrame, order: str | None = None, **shared: Unpack[CommonArguments]) -> DataFrame:
-    """Deliveries that came too early, each with a witness; of one order (fifo, causal, total), or of all
-    orders."""
+    """Deliveries that came too early, with witnesses; of one order (fifo, causal, total), or of all."""
     if order is not None and order not in ORDERS:
         raise CausalityError(f"order can be {', '.join(ORDERS)}; not {order!r}")
     table = _answer(events, "order", "violations", shared)

@@ -1,5 +1,4 @@
-"""Errors and warnings about rows that could not be judged, so that an empty answer is never mistaken for a
-clean one.
+"""Errors and warnings about rows that could not be judged, so that no empty answer looks clean.
 
 Rows that are not events, computations whose rows contradict the contract of a trace, and causes that are not
 in the frame are quarantined (causality.quarantine). A function that returns one table raises NotJudged then,

@@ -162,8 +162,7 @@ class _Pass:
         return self.crossing + sum(self.buckets_of(large) for large in self.found.large[:i])
 
     def folder(self, i: int, what: str) -> AnyPath:
-        """A second pass has directories of its own: a task of the first that was thought dead may still
-        write."""
+        """A second pass has its own: a task of the first that was thought dead may still write."""
         return self.stores[i] / (f"{what}-again" if self.again else what)
 
     def run(self, spark: Runner) -> tuple[Counter[str], dict[int, Found | TraceFault], list[int]]:

@@ -1,9 +1,7 @@
-"""Records of the phases that a run has finished, kept beside its intermediates, so that a resumed run skips
-them.
+"""Records of the phases that a run has finished, kept beside its intermediates: a resumed run skips them.
 
 A phase is recorded when all of its tasks are done; the record is its pickled result. What its tasks wrote
-lies under names that are the same in every run. A phase that was interrupted is done again, and replaces its
-files.
+lies under names that are the same in every run. A phase that was interrupted is done again.
 
 Records are valid for one version of this package, one state of the trace and one set of options, all part of
 their fingerprint; records with another fingerprint are ignored. They are pickles: whoever can write there can
@@ -56,8 +54,7 @@ def begin(directory: AnyPath, fingerprint: str) -> None:
 
 
 def fingerprint(splits: Sequence[Split], *options: object) -> str:
-    """A fingerprint of what the phases of a run depend on: the files read, as they are now, and the
-    options."""
+    """What the phases of a run depend on: the files read, as they are now, and the options."""
     paths = sorted({piece.path for split in splits for piece in split.pieces}, key=str)
     of = (__version__, [*map(str, paths)], versions_of(paths), splits, options)
     return hashlib.sha256(repr(of).encode()).hexdigest()

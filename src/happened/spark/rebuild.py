@@ -216,8 +216,7 @@ NUMBERED = pa.schema(
 
 
 def take_out(spark: SparkSession, splits: Sequence[Split], folder: AnyPath, trace: AnyPath) -> None:
-    """Write the events of a trace that have dependencies, by NUMBERED; TraceFormatError if there are none, or
-    if some are missing."""
+    """Write the events that have dependencies, by NUMBERED; TraceFormatError if any is missing."""
 
     def take(number: int) -> int:
         table = splits[number].read(["computation", "process", "seq", "attributes"]).events

@@ -84,8 +84,7 @@ def session(
 
 
 def supply(spark: SparkSession) -> None:
-    """Make sure, once, that the session's Python workers can run this package; CausalityError if they
-    cannot."""
+    """Make sure, once, that the session's workers can run this package; CausalityError if they cannot."""
     if spark in _supplied:
         return
     context = context_of(spark)

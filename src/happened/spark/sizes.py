@@ -34,8 +34,7 @@ MOST_FILES = 16
 """Opening a file takes as long as reading thousands of its rows."""
 
 MOSTLY = 0.5
-"""If a larger share of the computations lies in several splits, all of them are treated so, and nothing is
-looked up."""
+"""If more of the computations lie in several splits, all are treated so, and nothing is looked up."""
 
 
 class Large(NamedTuple):

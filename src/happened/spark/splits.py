@@ -84,8 +84,7 @@ class LineRange(NamedTuple):
 
 
 def read_lines(lines: Iterable[bytes], file: str) -> Rows:
-    """The events in lines of JSON, and for the other lines, except empty ones, the reasons why they are not
-    events."""
+    """The events in lines of JSON, and why the other lines, except empty ones, are not events."""
     events, bad = [], []
     for line in lines:
         if not line.strip():

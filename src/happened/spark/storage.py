@@ -32,8 +32,7 @@ IO = (SPARK, DIRECT)
 
 
 def spark_path(path: AnyPath) -> str:
-    """Paths and URLs for Spark's own readers and writers; for a store they need its connector
-    (docs/pipeline.md)."""
+    """A path for Spark's own readers and writers; for a store they need its connector."""
     return path.hadoop_url if isinstance(path, StorePath) else str(path)
 
 
@@ -59,8 +58,7 @@ def partition() -> int:
 
 
 def write_rows(rows: DataFrame, directory: AnyPath) -> None:
-    """Let tasks write rows as parts of a table, so that Spark needs no connector for a store; one part at
-    least."""
+    """Let tasks write rows as parts of a table, one at least: so Spark needs no connector for a store."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = (pa.Table.from_batches([batch]) for batch in batches)

@@ -6,12 +6,10 @@
     frame_by_tasks   rows that tasks read, as a DataFrame
     preflight        checks that executors reach the same directories as the driver, before the work begins
 
-Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled and must be
-small.
+Only the DataFrame API is used, so that both run on Spark Connect too. Results are pickled and must be small.
 
 A task may run several times, also at once, on different machines: what it does must be the same each time.
-A task that fails for lack of storage or memory is retried as often as Spark allows, and then reported in one
-sentence.
+A task that fails for lack of storage or memory is retried as Spark allows, and then reported in a sentence.
 """
 
 import gc

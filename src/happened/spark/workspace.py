@@ -52,8 +52,7 @@ class Workspace:
     def keep(self) -> None:
         """From now on only `close`, or the end of the interpreter, removes it.
 
-        What Spark derives from a frame (a join, a view) reads its files even after Python has dropped the
-        frame.
+        What Spark derives from a frame (a join, a view) reads its files after the frame is dropped, too.
         """
         if self._removal.alive:
             _kept.add(self)
@@ -198,8 +197,7 @@ def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
 
 
 def _forgotten_with(owner: object, persisted: DataFrame) -> "weakref.finalize[..., Any]":
-    """Unpersist a frame when its owner is collected; but not when the interpreter ends, because Spark ends
-    with it."""
+    """Unpersist a frame when its owner is collected; not when the interpreter ends, as Spark does then."""
     forget = weakref.finalize(owner, _unpersist, persisted)
     forget.atexit = False
     return forget

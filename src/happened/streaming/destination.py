@@ -149,8 +149,7 @@ class Destination:
         self.duplicates += 1
 
     def expire(self, now: int, patience: int, *, release: bool) -> list[DeliveryOutcome]:
-        """Messages that have waited too long, after those of their causes that are here; with `release` they
-        are delivered, otherwise dead."""
+        """Messages that have waited too long, after their causes that are here: delivered, or else dead."""
         entries = [*self._parked.items()]
         due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
         if not due:
@@ -259,8 +258,7 @@ class Destination:
         return (arrival for arrival, _ in ready)
 
     def _released(self, ranges: list[Range]) -> list[tuple[Arrived, Any]]:
-        """The held messages that waited for these causes and lack nothing more; the others are parked
-        again."""
+        """The held messages that waited for these causes alone; the others are parked again."""
         released = []
         for low, high in ranges:
             for entry in self._woken(low, high):

@@ -244,8 +244,7 @@ class DeliveryProcessor(StatefulProcessor):
     def _read(
         self, destination: Any, frame: pd.DataFrame
     ) -> tuple[list[tuple[Arrived, int]], list[DeliveryOutcome]]:
-        """The messages of valid rows, in order of arrival, each with its place in the frame; and the errors
-        of the others."""
+        """The messages of valid rows, in order of arrival, with their places; the errors of others."""
         columns = [frame[name].tolist() for name in self.rule.columns]
         arrivals: list[tuple[Arrived, int]] = []
         corrupt: list[DeliveryOutcome] = []

@@ -97,8 +97,7 @@ class EdgeFile:
         return f"{process}#{_number(seq)}"
 
     def rows(self) -> dict[str, Ints] | None:
-        """What the split's events have besides edges: process, seq, time, timed, relevant; None if
-        nothing."""
+        """What the split's events have besides edges: process, seq, time, …; None if nothing."""
         if "row_process" not in self._arrays:
             return None
         rows = {name.removeprefix("row_"): self._arrays[name] for name in self._arrays if "row_" in name}

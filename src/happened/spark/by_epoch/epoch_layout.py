@@ -1,7 +1,6 @@
 """Large computations laid out by epoch: the arrays that each epoch's task needs.
 
-In    the files of edges that one pass over the rows left (see matching), and what that pass told of each
-      computation
+In    the files of edges that one pass over the rows left (see matching), and what it told of each
 Out   store/epoch-K.npz: the edges into epoch K; the events before its end that are causes beyond it (`kept`);
       the slots that are in flight at some time in it; which of its events are relevant; times and logged
       clocks, if there are any. store/arranged-K.npz: its topological order. store/summary-K.npz: epoch K
@@ -21,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...causality.epochs import Arranged, Epoch, Frontier, arrange, event_keys, split_keys
 from ...causality.epochs import stamp as stamp_with
@@ -45,8 +46,7 @@ CELLS_PER_EPOCH = 20_000_000
 EPOCH_EVENTS = 200_000
 
 WIDE = MANY_PROCESSES
-"""With more processes than this, frontiers would be larger than epochs, so blocks of columns are stamped
-separately."""
+"""With more processes than this, frontiers would be larger than epochs, so columns are stamped in blocks."""
 
 SUMMARY, FRONTIER = "summary", "frontier"
 """The files of an epoch's summary, and of the exact frontier that enters it once epochs are stamped."""
@@ -118,6 +118,13 @@ class Layout(Found):
     @property
     def epochs(self) -> int:
         return len(self.cuts)
+
+    def named(self, processes: Ints) -> pa.Array:
+        return pa.array(self.names, pa.string()).take(pa.array(processes))
+
+    def numbered(self, processes: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The numbers of processes; null for a name that is none of them."""
+        return pc.index_in(processes, value_set=pa.array(self.names, pa.string()))
 
     @property
     def all_relevant(self) -> bool:
@@ -282,8 +289,7 @@ def largest(cuts: Ints) -> int:
 def _make_consistent(
     spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], plans: list[_Plan]
 ) -> None:
-    """Second scan: the traffic between pairs, and whether any edge leads backwards; repeated until none
-    does."""
+    """Second scan: the traffic between pairs, and which edges lead backwards; repeated until none does."""
     attempts: list[tuple[int, Ints]] = [(i, plan.proposals[0]) for i, plan in enumerate(plans)]
     results: dict[int, list[Ints]] = {i: [] for i in range(len(plans))}
     pairs_wanted = True

@@ -24,7 +24,7 @@ from ..storage import read_arrays, write_part
 from ..tasks import Runner, TraceFault, on_each
 from .epoch_layout import Found, Layout, lay_out
 from .matching import unpack_names
-from .named_violations import Laid, Output
+from .named_violations import Laid
 from .stamping import stamp, walk
 from .steps import STEPS
 
@@ -90,10 +90,7 @@ def analyse_large(
     totals += counted
     stamped = iter(of_narrow)
     told = [of if layout.wide else next(stamped) for layout, of in zip(layouts, told, strict=True)]
-    places = [
-        Laid(layout, [splits[number] for number in of.splits], Output(folder, layout.store.name))
-        for of, layout in laid
-    ]
+    places = [Laid(layout, [splits[number] for number in of.splits], folder) for of, layout in laid]
     for question in questions:
         if question.name in steps and places:
             progress(question.help)

@@ -8,8 +8,7 @@ Cost  a split is matched by itself; what crosses splits is shuffled: sends that 
 
 A trace written as it happened has few messages between splits; one file per process has nothing but. A
 delivery that matches no waiting send (never sent, sent to others, or delivered twice across splits) shows
-that splits cannot settle their messages alone: then everything is shuffled, and the answer is exact for any
-trace.
+that splits cannot settle their messages alone: then everything is shuffled, and the answer is always exact.
 
 Slots and misdeliveries are edges, unless the message was sent unordered; so is every recorded cause.
 Deliveries are `deliver` rows, or `receive` rows where the computation records no deliveries at all.

@@ -2,8 +2,7 @@
 
 In    the early deliveries and lost causes that stamped epochs showed, as integers (see
       causality.questions.order); the cycles of total order
-Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each come with the causal path between the
-      two sends
+Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each have the causal path between the sends
 Cost  where there are any: a scan of the splits for the names of the messages; see causal_paths
 
 To name a finding, the messages sent at some events are needed, looked up by the epochs of these events. A
@@ -12,7 +11,6 @@ reads only a few files.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,24 +41,16 @@ Told = tuple[int, Row]
 Build = Callable[[Layout, Columns, list[pa.Array], pa.Array], pa.Table]
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where the answers for one computation go: its parts of the tables in a directory."""
-
-    folder: AnyPath
-    part: str
-
-    def write(self, table: str, rows: pa.Table, part: str = "") -> None:
-        if rows.num_rows:
-            write_part(self.folder / table, f"{self.part}{part}", rows)
-
-
 class Laid(NamedTuple):
     """A computation whose epochs are done, the splits that hold its rows, and where its answers go."""
 
     layout: Layout
     splits: Sequence[Split]
-    output: Output
+    folder: AnyPath
+
+    def write(self, table: str, rows: pa.Table, part: str = "") -> None:
+        if rows.num_rows:
+            write_part(self.folder / table, f"{self.layout.store.name}{part}", rows)
 
 
 class FindingKind(NamedTuple):
@@ -179,18 +169,19 @@ def name_all(
     for laid, legs in cycles:
         at, layout = events[laid.layout.store], laid.layout
         rows = [total_row(layout.computation, [(at[a], at[b]) for a, b in each]) for each in legs]
-        laid.output.write("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS), "-total")
+        laid.write("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS), "-total")
     jobs = []
     for of, its in zip(found, paths_of, strict=True):
         at = events[of.of.layout.store]
         shown = {row[: len(of.kind.key)]: [_told(at[step]) for step in path] for row, path in its.items()}
-        jobs += [(of.of.layout, of.of.output, of.kind, file, shown) for file in of.files]
+        jobs += [(of.of, of.kind, file, shown) for file in of.files]
 
-    def write(layout: Layout, output: Output, kind: FindingKind, file: AnyPath, shown: Any) -> None:
+    def write(of: Laid, kind: FindingKind, file: AnyPath, shown: Any) -> None:
+        layout = of.layout
         columns = _read([file])
         messages = [_named(layout, columns[f"{role}_p"], columns[f"{role}_sent"]) for role in kind.ends]
         rows = kind.build(layout, columns, messages, _paths(kind, columns, shown))
-        output.write(kind.table, rows, f"-{kind.kept}-{file.stem}")
+        of.write(kind.table, rows, f"-{kind.kept}-{file.stem}")
 
     on_each(spark, jobs, write)
 
@@ -246,8 +237,7 @@ def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, d
 def _events(layout: Layout, split: Split) -> tuple[Ints, pa.Table]:
     """The events of a computation that a split holds: their keys, and their rows."""
     table = split.read_all(["computation", "process", "seq", "kind", "message"]).events
-    names = pa.array(layout.names, pa.string())
-    process = pc.index_in(table["process"], value_set=names)
+    process = layout.numbered(table["process"])
     # Rows that are not events have been quarantined already, and none of them is looked for.
     mine = pc.and_(pc.equal(table["computation"], layout.computation), pc.is_valid(process))
     mine = pc.and_(mine, pc.fill_null(pc.greater(table["seq"], 0), False))
@@ -297,7 +287,7 @@ def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa
     rows = np.repeat(np.arange(len(paths)), 1 + of["fifo"])
     also = np.append(np.diff(rows), 1) == 0
     overtaken, early = (column.take(pa.array(rows)) for column in messages)
-    process = pa.array(layout.names, pa.string()).take(pa.array(of["dest"][rows]))
+    process = layout.named(of["dest"][rows])
     early_seq, overtaken_seq = pa.array(of["early_seq"][rows]), pa.array(of["overtaken_seq"][rows])
     return pa.table(
         [
@@ -317,7 +307,7 @@ def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa
 
 
 def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa.Array) -> pa.Table:
-    process = pa.array(layout.names, pa.string()).take(pa.array(of["dest"]))
+    process = layout.named(of["dest"])
     seq = pa.array(of["delivered_seq"])
     lost, delivered = messages
     return pa.table(

@@ -28,8 +28,7 @@ from ..tasks import Runner, on_each, on_tasks
 from .epoch_layout import FRONTIER, SUMMARY, Layout, load, save
 
 EPOCHS_PER_GROUP = 32
-"""At least this many: the scan goes through the epochs of a group, and then through the groups, one after the
-other."""
+"""At least so many: the scan goes through a group's epochs, and then the groups, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,7 @@ def add_up(
     items: Sequence[tuple[int, int]],
     results: Sequence[tuple[Counter[str], dict[str, Any]]],
 ) -> tuple[Counter[str], list[dict[str, list[Any]]]]:
-    """The totals, and per layout the results of each step for its epochs, merged from those of single
-    epochs."""
+    """The totals, and per layout the results of each step for its epochs, from those of single epochs."""
     totals: Counter[str] = Counter()
     told: list[dict[str, list[Any]]] = [{} for _ in layouts]
     for (i, _), (counted, said) in zip(items, results, strict=True):
@@ -134,8 +132,7 @@ def _groups(epochs: int) -> list[range]:
 
 
 def write_answers(layout: Layout, out: AnyPath, answers: Answers, part: str) -> None:
-    """Tables go under `out`, in parts that are named after the layout; what is kept for later goes into its
-    store."""
+    """Write tables under `out`, in parts named after the layout, and what is kept into its store."""
     for name, table in answers.filled():
         write_part(out / name, f"{layout.store.name}-{part}", table)
     for name, table in answers.kept.items():

@@ -43,14 +43,13 @@ from ..storage import read_arrays, read_part, read_parts, write_arrays, write_pa
 from ..tasks import Runner, on_each
 from .edge_files import parts_of, traffic_rows
 from .epoch_layout import FRONTIER, Layout, load
-from .named_violations import Laid, Output, Told, early, first_early, lost_causes, name_all
+from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
 from .stamping import EpochDone, EpochStep, write_answers
 from .total_at_scale import count_disagreements, keep_casts
 
 
 class Step(NamedTuple):
-    """finish gets every computation, and the results of `epoch` for its epochs, in their order; returns
-    totals"""
+    """`finish` gets every computation, and the results of `epoch` for its epochs; it returns totals."""
 
     finish: Callable[[Runner, Sequence[Laid], Sequence[list[Any]]], Counter[str]]
     epoch: EpochStep | None = None
@@ -61,7 +60,7 @@ def number_processes(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -
     for of in laid:
         layout, n = of.layout, len(of.layout.names)
         names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
-        of.output.write("processes", processes_table(names, np.arange(n), layout.counts))
+        of.write("processes", processes_table(names, np.arange(n), layout.counts))
     return Counter()
 
 
@@ -123,7 +122,7 @@ def _cuts_and_clocks(of: Laid, told: list[Backwards]) -> Counter[str]:
         pa.array(layout.names * layout.epochs, pa.string()),
         pa.array(layout.cuts.ravel()),
     ]
-    of.output.write("epochs", pa.table(columns, schema=EPOCHS))
+    of.write("epochs", pa.table(columns, schema=EPOCHS))
     clocks = layout.clocks
     if clocks is None:
         return Counter()
@@ -134,32 +133,31 @@ def _cuts_and_clocks(of: Laid, told: list[Backwards]) -> Counter[str]:
         np.add.at(counts, each.process[each.first < last[each.process]], 1)
         last[each.process] = each.last
     names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
-    of.output.write("skew", skew_table(names, clocks.skew, np.full(n, clocks.origin), counts))
+    of.write("skew", skew_table(names, clocks.skew, np.full(n, clocks.origin), counts))
     return Counter(times_backwards=int(counts.sum()))
 
 
 def measure_traffic(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """Events per process and traffic per pair; the walk has written depth and width."""
     for of in laid:
-        counts, names = of.layout.counts, pa.array(of.layout.names, pa.string())
-        present = np.flatnonzero(counts)
-        rows = measure_rows(of.layout.computation, "events", counts[present], names.take(pa.array(present)))
-        of.output.write("measures", rows, "-events")
-    jobs = [(of.layout, of.output, part) for of in laid for part in range(parts_of(of.layout.pairs))]
+        counts, present = of.layout.counts, np.flatnonzero(of.layout.counts)
+        named = of.layout.named(present)
+        rows = measure_rows(of.layout.computation, "events", counts[present], named)
+        of.write("measures", rows, "-events")
 
-    def write(layout: Layout, output: Output, part: int) -> None:
-        rows = traffic_rows(layout.computation, layout.names, layout.pairs, part)
-        output.write("measures", rows, f"-pairs-{part:04d}")
+    def write(of: Laid, part: int) -> None:
+        rows = traffic_rows(of.layout.computation, of.layout.names, of.layout.pairs, part)
+        of.write("measures", rows, f"-pairs-{part:04d}")
 
-    on_each(spark, jobs, write)
+    on_each(spark, [(of, part) for of in laid for part in range(parts_of(of.layout.pairs))], write)
     return Counter()
 
 
 def tell_messages(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    def write(layout: Layout, output: Output, path: AnyPath) -> None:
-        output.write("messages", message_rows(layout, read_part(path)), f"-{path.stem}")
+    def write(of: Laid, path: AnyPath) -> None:
+        of.write("messages", message_rows(of.layout, read_part(path)), f"-{path.stem}")
 
-    on_each(spark, [(of.layout, of.output, path) for of in laid for path in of.layout.fates], write)
+    on_each(spark, [(of, path) for of in laid for path in of.layout.fates], write)
     return Counter()
 
 
@@ -189,8 +187,7 @@ def _corrected(layout: Layout, process: pa.ChunkedArray, time: pa.ChunkedArray) 
     """The corrected time; null where there is no time."""
     if layout.clocks is None:
         return pa.nulls(len(time), pa.int64())
-    names = pa.array(layout.names, pa.string())
-    p = pc.fill_null(pc.index_in(process, value_set=names), 0).to_numpy().astype(np.int64)
+    p = pc.fill_null(layout.numbered(process), 0).to_numpy().astype(np.int64)
     shown = pc.fill_null(time, layout.clocks.origin).to_numpy()
     ahead = layout.clocks.skew.ahead(p, shown - layout.clocks.origin)
     return pa.array(shown - ahead, mask=pc.is_null(time).to_numpy())
@@ -224,7 +221,7 @@ def tell_dependencies(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) 
         mine = [row for (each, _), rows in zip(jobs, found, strict=True) for row in rows if each == name]
         calls = added_up([pa.Table.from_pylist(mine, schema=DEPENDENCIES)])
         tell_calls(calls, answers)
-        of.output.write("dependencies", calls)
+        of.write("dependencies", calls)
     return answers.totals
 
 
@@ -232,8 +229,7 @@ WIDTH = 1024
 
 
 def finish_clocks(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    """Logged clocks that do not exceed the previous one on their process; whether each is right, stamped
-    epochs have told."""
+    """Logged clocks that do not exceed the previous one on their process; stamped epochs tell of others."""
     logged = [of for of in laid if of.layout.logged]
 
     def look(layout: Layout, block: int, columns: Any) -> None:
@@ -256,7 +252,7 @@ def finish_clocks(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> C
     of_each = [[*blocks_of(len(of.layout.names), WIDTH)] for of in logged]
     pairs = [*zip(logged, of_each, strict=True)]
     on_each(spark, [(of.layout, b, block) for of, blocks in pairs for b, block in enumerate(blocks)], look)
-    totals = on_each(spark, [(of.layout, len(blocks), of.output.folder) for of, blocks in pairs], tell)
+    totals = on_each(spark, [(of.layout, len(blocks), of.folder) for of, blocks in pairs], tell)
     return sum(totals, Counter())
 
 
@@ -283,8 +279,7 @@ def _take_out(layout: Layout, number: int, split: Split) -> int:
     table = split.read(["computation", "process", "seq", "attributes"]).events
     table = table.filter(pc.equal(table["computation"], layout.computation))
     table = table.filter(pa.array(is_numbered(table["attributes"])))
-    names = pa.array(layout.names, pa.string())
-    process = pc.index_in(table["process"], value_set=names).cast(pa.int64())
+    process = layout.numbered(table["process"]).cast(pa.int64())
     kept = pa.table([process, table["seq"], table["attributes"]], schema=ROWS)
     if kept.num_rows:
         write_part(layout.store / FOLDER, f"{number:06d}", kept)
@@ -316,14 +311,13 @@ def _compare(of: Laid) -> Counter[str]:
     parts = [read_arrays(layout.path(VECTORS, k)) for k in range(layout.epochs)]
     order = np.argsort(np.concatenate([part["keys"] for part in parts]))
     vectors = np.concatenate([part["vectors"] for part in parts])[order]
-    names = pa.array(layout.names, pa.string())
     recorded = read_attributes(table["attributes"].combine_chunks())
-    pasts = numbered_events(process, seq, np.zeros(len(names), np.int64), vectors)
+    pasts = numbered_events(process, seq, np.zeros(len(layout.names), np.int64), vectors)
     answers = Answers()
     answers.totals["tracker_stamps"] += recorded.rows
 
     def processes(row: Ints, named: pa.Array) -> Ints:
-        found: Ints = pc.index_in(named, value_set=names).fill_null(-1).to_numpy(zero_copy_only=False)
+        found: Ints = layout.numbered(named).fill_null(-1).to_numpy(zero_copy_only=False)
         return found.astype(np.int64)
 
     view = layout.view(0)
@@ -332,7 +326,7 @@ def _compare(of: Laid) -> Counter[str]:
         lambda rows: view.event_columns(process[rows], seq[rows]),
         answers,
     )
-    write_answers(layout, of.output.folder, answers, "trackers")
+    write_answers(layout, of.folder, answers, "trackers")
     return answers.totals
 
 

@@ -38,8 +38,8 @@ from ..storage import spark_schema
 from ..tasks import spare_modules, unpack_table
 from .bucket import Bucket
 from .live_parts import AsBytes, Outlet
-from .packed_events import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 from .state_store import StatePages, use_rocksdb
+from .trace_source import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 
 try:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle

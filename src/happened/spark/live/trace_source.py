@@ -5,7 +5,7 @@ In     a directory of Parquet parts or JSON lines that appear and grow: the runt
 Out    rows with the columns of a trace, and `_unreadable`: why a line is not an event, null of the others.
        `hs.stream` quarantines what is not an event. With malformed=fail such a row ends the query, and with
        malformed=skip it is left out; there is no `_unreadable` then. With the option buckets=N, the events
-       packed by bucket (packed_events), for `happened stream`
+       packed by bucket, for `happened stream`
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
        and 4.1 have no such limits: there a batch has all there is
 End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it.
@@ -26,6 +26,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -36,9 +38,8 @@ from ...trace.schema import SCHEMA
 from ...trace.store import AnyPath, StorePath, any_path, size_of
 from ..event_rows import ROWS, with_reasons
 from ..splits import Groups, LineRange, Split
-from ..tasks import spare_modules
+from ..tasks import pack_table, packed_by_bucket, spare_modules
 from ..versions import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow, require
-from .packed_events import PACKED, end_of, packed_rows
 
 Position = dict[str, int]
 
@@ -75,8 +76,7 @@ class TraceTail:
     ) -> Position:
         """The position to read to: about `most_bytes` beyond `seen`, at least one file, and the same share of
         the unread part of each file of lines, so that processes which wait for each other advance together.
-        Files that appear whole are read in the order of their names. Nothing beyond the position `up_to` is
-        read."""
+        Files that appear whole are read in the order of their names. Nothing beyond `up_to` is read."""
         files = self._files()
         if up_to is not None:
             files = {name: path for name, path in files.items() if name in up_to}
@@ -266,7 +266,7 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         split = self._tail().split(stretch)
         if self.buckets is not None:
-            from ...causality.live_union import COLUMNS  # as in packed_events
+            from ...causality.live_union import COLUMNS  # as in packed_rows
 
             events, quarantined = split.read(COLUMNS)
             yield packed_rows(events.select(COLUMNS), quarantined, self.buckets)
@@ -288,3 +288,32 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tail(self) -> TraceTail:
         """Created each time: the reader travels to executors, and the directory may not exist yet."""
         return TraceTail(self.where, ended=self.ended)
+
+
+PACKED = "bucket int, what string, rows binary"
+EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
+"""The content of a packed row: events, rows of QUARANTINE, or a mark that the input has ended."""
+
+
+def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.RecordBatch:
+    """Events by bucket, and rows of QUARANTINE, as rows of PACKED."""
+    # Kernels take a second to import, and the processes in which Spark plans a source need none.
+    from ...causality.names import encode_names, hashes
+
+    codes, names = encode_names(events["computation"])
+    bucket = (hashes(names) % np.uint64(buckets)).astype(np.int32)[codes]
+    rows = [(k, EVENT_ROWS, blob) for k, blob in packed_by_bucket(events, bucket)]
+    if quarantined.num_rows:
+        rows.append((0, UNUSABLE, pack_table(quarantined)))
+    return _batch(rows)
+
+
+def end_of(buckets: int) -> pa.RecordBatch:
+    """For each bucket, a mark that the input has ended."""
+    return _batch([(k, END, b"") for k in range(buckets)])
+
+
+def _batch(rows: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    numbers, kinds, blobs = ([row[k] for row in rows] for k in range(3))
+    columns = [pa.array(numbers, pa.int32()), pa.array(kinds, pa.string()), pa.array(blobs, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["bucket", "what", "rows"])
