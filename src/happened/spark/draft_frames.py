@@ -16,8 +16,8 @@ paths shorten by half. It ends when no label changes; BOUND rounds are enough fo
 """
 
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
@@ -37,7 +37,7 @@ from .event_rows import UNREADABLE
 from .session import supply
 from .splits import UNCHECKED, padded
 from .storage import TRACE, read_rows, spark_schema, write_rows
-from .workspace import Workspace
+from .workspace import Workspace, forgotten_with
 
 Parse = Callable[[Record], Iterable[Draft | QuarantinedRecord]]
 Assemble = Callable[[Iterable[Draft], Options], Assembly]
@@ -73,7 +73,7 @@ def events_of(
     """
     spark = records.sparkSession
     supply(spark)
-    parsed = records.mapInArrow(_parser(parse), spark_schema(PARSED)).persist()
+    parsed = records.mapInArrow(partial(_parse, parse), spark_schema(PARSED)).persist()
     drafts = parsed.where(F.col("drafts").isNotNull()).select(
         "computation", "ids", "drafts", "named", "channels"
     )
@@ -85,7 +85,7 @@ def events_of(
         drafts.select("computation", "drafts")
         .repartition("computation")
         .sortWithinPartitions("computation")
-        .mapInArrow(_assembler(assemble), spark_schema(ASSEMBLED))
+        .mapInArrow(partial(_assemble, assemble), spark_schema(ASSEMBLED))
     )
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE]
     every = rows.union(parsed.where(F.col(LEFT_OUT).isNotNull()).select(*nothing, LEFT_OUT))
@@ -97,16 +97,8 @@ def events_of(
     if workspace is not None:
         workspace.keep()
         events._happened_workspace = workspace  # type: ignore[attr-defined]
-    weakref.finalize(events, _let_go, parsed).atexit = False
+    forgotten_with(events, parsed)
     return events
-
-
-def _let_go(parsed: DataFrame) -> None:
-    """Let Spark drop its copy; a frame that was derived from it is computed again without the copy."""
-    try:
-        parsed.unpersist()
-    except Exception:  # the session has ended, and the copy with it
-        return
 
 
 def _sentence(told: Column) -> Column:
@@ -135,20 +127,17 @@ def _joined(drafts: DataFrame, workspace: Workspace) -> DataFrame:
     )
 
 
-def _parser(parse: Parse) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            drafts: list[Draft] = []
-            left_out: list[QuarantinedRecord] = []
-            for each in storable(chain.from_iterable(map(parse, records_of(batch)))):
-                if isinstance(each, Draft):
-                    drafts.append(each)
-                else:
-                    left_out.append(each)
-            yield from _parsed(drafts).to_batches()
-            yield from padded(pa.table([_row(left_out)], [LEFT_OUT]), PARSED).to_batches()
-
-    return run
+def _parse(parse: Parse, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        drafts: list[Draft] = []
+        left_out: list[QuarantinedRecord] = []
+        for each in storable(chain.from_iterable(map(parse, records_of(batch)))):
+            if isinstance(each, Draft):
+                drafts.append(each)
+            else:
+                left_out.append(each)
+        yield from _parsed(drafts).to_batches()
+        yield from padded(pa.table([_row(left_out)], [LEFT_OUT]), PARSED).to_batches()
 
 
 def _parsed(drafts: Sequence[Draft]) -> pa.Table:
@@ -173,22 +162,19 @@ def _row(left_out: Sequence[QuarantinedRecord]) -> pa.Array:
     return pa.array(kept, _told.type)
 
 
-def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        drafts = chain.from_iterable(map(unpacked_drafts, batches))
-        rows: list[dict[str, Any]] = []
-        left_out: list[tuple[str, QuarantinedRecord]] = []
-        for name, group in groupby(drafts, key=lambda draft: draft.computation):
-            once, repeated = _taken_once(group)
-            assembly = assemble(once, Options())
-            rows += assembly.rows
-            left_out += [(name, each) for each in (*assembly.quarantined, *repeated)]
-            if len(rows) + len(left_out) >= ROWS_AT_ONCE:
-                yield from _assembled(rows, left_out)
-                rows, left_out = [], []
-        yield from _assembled(rows, left_out)
-
-    return run
+def _assemble(assemble: Assemble, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    drafts = chain.from_iterable(map(unpacked_drafts, batches))
+    rows: list[dict[str, Any]] = []
+    left_out: list[tuple[str, QuarantinedRecord]] = []
+    for name, group in groupby(drafts, key=lambda draft: draft.computation):
+        once, repeated = _taken_once(group)
+        assembly = assemble(once, Options())
+        rows += assembly.rows
+        left_out += [(name, each) for each in (*assembly.quarantined, *repeated)]
+        if len(rows) + len(left_out) >= ROWS_AT_ONCE:
+            yield from _assembled(rows, left_out)
+            rows, left_out = [], []
+    yield from _assembled(rows, left_out)
 
 
 def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[QuarantinedRecord]]:

@@ -35,7 +35,6 @@ from pyspark.sql.types import (
     NullType,
     ShortType,
     StringType,
-    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -48,8 +47,8 @@ from ..trace.location import Location, locate
 from ..trace.reader import open_part
 from ..trace.schema import BY_NAME, CARRIED, DEFAULTS, QUARANTINE, REQUIRED, SCHEMA
 from ..trace.store import AnyPath, StorePath
-from .splits import UNCHECKED, Split, read_lines, splits_of
-from .storage import DIRECT, SPARK, TRACE, spark_path
+from .splits import UNCHECKED, read_lines, splits_of
+from .storage import DIRECT, SPARK, TRACE, spark_path, spark_schema
 from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
@@ -64,7 +63,12 @@ def read_events(
     """every_column   whether columns that Parquet files lack are added, as nulls; each has its cost"""
     at = locate(path)
     if io == DIRECT and isinstance(at.root, StorePath):
-        events = _read_by_tasks(spark, splits_of(at))
+        splits = splits_of(at)
+
+        def read(number: int) -> Iterator[pa.RecordBatch]:
+            yield from with_reasons(*splits[number].read_all()).to_batches()
+
+        events = frame_by_tasks(spark, len(splits), read, spark_schema(ROWS))
         events = events if at.is_json else events.drop(UNREADABLE)
     elif at.is_json:
         events = _read_lines(spark, at.root)
@@ -83,12 +87,7 @@ def _read_lines(spark: SparkSession, path: AnyPath) -> DataFrame:
     lines = spark.read.text(spark_path(path), lineSep="\n").select(
         F.col("value").cast("binary").alias("line")
     )
-    return lines.mapInArrow(parse, _with_unreadable())
-
-
-def _with_unreadable() -> StructType:
-    schema = StructType([StructField(field.name, field.dataType) for field in TRACE])
-    return schema.add(UNREADABLE, StringType())
+    return lines.mapInArrow(parse, spark_schema(ROWS))
 
 
 def sort_out_unread(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -109,13 +108,6 @@ def with_reasons(rows: pa.Table, unread: pa.Table) -> pa.Table:
     nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
     events = pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS)
     return pa.concat_tables([events, pa.table([*nulls, unread["reason"]], schema=ROWS)])
-
-
-def _read_by_tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
-    def read(number: int) -> Iterator[pa.RecordBatch]:
-        yield from with_reasons(*splits[number].read_all()).to_batches()
-
-    return frame_by_tasks(spark, len(splits), read, _with_unreadable())
 
 
 def _read_parquet(spark: SparkSession, at: Location, every_column: bool) -> DataFrame:

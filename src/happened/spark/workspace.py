@@ -160,7 +160,7 @@ class FileKept:
 class SparkKept:
     def __init__(self, packed: DataFrame, tables: Mapping[str, pa.Schema]) -> None:
         self._packed, self._tables = packed, tables
-        self._forget = _forgotten_with(self, packed)
+        self._forget = forgotten_with(self, packed)
 
     @property
     def is_open(self) -> bool:
@@ -190,13 +190,13 @@ def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
     shared = events.__dict__.setdefault("_happened_laid", {})
     if key is None or key not in shared:
         laid = lay_down(rows)
-        _forgotten_with(events, laid)
+        forgotten_with(events, laid)
         shared[key] = laid
     found: DataFrame = shared[key]
     return found
 
 
-def _forgotten_with(owner: object, persisted: DataFrame) -> "weakref.finalize[..., Any]":
+def forgotten_with(owner: object, persisted: DataFrame) -> "weakref.finalize[..., Any]":
     """Unpersist a frame when its owner is collected; not when the interpreter ends, as Spark does then."""
     forget = weakref.finalize(owner, _unpersist, persisted)
     forget.atexit = False

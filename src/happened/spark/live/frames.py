@@ -10,6 +10,7 @@ idempotent sink (files, Delta, Kafka with transactions) has each row once.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -40,9 +41,8 @@ class Stream(Tables):
     def __init__(
         self, packed: DataFrame, rules: Rules, questions: Sequence[str], *, event_time: bool = False
     ) -> None:
-        self._packed, self._rules, self._questions = packed, rules, tuple(questions)
-        self._event_time = event_time
-        self._tables = tables_of(questions)
+        self._packed, self._questions, self._tables = packed, tuple(questions), tables_of(questions)
+        self._answered = partial(answered, packed, rules, event_time=event_time)
 
     @property
     def answers(self) -> DataFrame:
@@ -54,9 +54,6 @@ class Stream(Tables):
         # The tables that every stream has are about all questions.
         asked = [each for each in self._questions if name in OF_QUESTION[each]] or self._questions
         return rows_of(self._answered(asked), name)
-
-    def _answered(self, questions: Sequence[str]) -> DataFrame:
-        return answered(self._packed, self._rules, questions, event_time=self._event_time)
 
     def to_tables(self, where: str, *, checkpoint: str, format: str = "parquet") -> "DataStreamWriter":
         """A writer of one query that fills a directory for each table below `where`, with a part `batch=N`
