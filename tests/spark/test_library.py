@@ -19,7 +19,7 @@ from causality import traces
 from happened.causality.analysis import TABLES, analyse
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.spark import library, workspace
-from happened.spark.announcing import TAG
+from happened.spark.phases import TAG
 from happened.spark.pipeline import analyze_path
 from happened.spark.storage import TRACE
 from happened.spark.versions import tags_of

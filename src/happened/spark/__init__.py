@@ -25,8 +25,8 @@ by_epoch         computations that do not fit a task
 live             traces as they are being written: `stream`, and `happened stream`
 tasks, storage   how tasks get their work, and where they write results
 workspace        how long answers are kept, and a frame as files; writing: tables through Spark's own writers
-phases           the finished phases of a run, so that it can be resumed
-session          the running session, or a new one; announcing: descriptions of our jobs on Spark's pages
+phases           the phases of a run: announced, and recorded so that it can be resumed
+session          the running session, or a new one
 versions         what older versions of PySpark lack
 
 Names are imported when they are first used, so importing this package imports nothing else. `deliver` is

@@ -22,11 +22,10 @@ from ..causality.written import EVENTS_PER_BATCH, Whole, is_wide
 from ..core.errors import CausalityError
 from ..trace.repetitions import without_repetitions
 from ..trace.store import AnyPath
-from .announcing import Progress
 from .by_epoch.epoch_layout import EPOCH_EVENTS, Found
 from .by_epoch.job import analyse_large
 from .one_pass import EVENTS_PER_BUCKET, MOST_SAMPLES, pass_over, rows_of
-from .phases import Phases
+from .phases import Phases, Progress
 from .sizes import Large, Survey, survey
 from .splits import Groups, Split
 from .storage import write_part

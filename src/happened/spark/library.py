@@ -43,12 +43,12 @@ from ..core.errors import CausalityError
 from ..report.page import page
 from ..trace import locate
 from ..trace.store import StorePath, any_path, remove_tree
-from .announcing import Progress, announcing, log_totals
 from .by_epoch.steps import check_answerable
 from .event_rows import as_events, read_events
 from .frame_answers import answer, totals_of
 from .in_parts import WHOLE_EVENTS, Asked
 from .not_judged import LEAVE_OUT, RAISE, check_on_bad, raise_or_warn
+from .phases import Progress, announcing, log_totals
 from .pipeline import analyze_splits
 from .session import supply
 from .splits import splits_of

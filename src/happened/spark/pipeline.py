@@ -25,14 +25,13 @@ from ..trace.location import Location
 from ..trace.parts import write_part
 from ..trace.store import AnyPath, StorePath, any_path, arrow_dataset, remove_tree
 from ..trace.unfinished import clear
-from .announcing import Progress, announcing
 from .by_epoch.steps import check_answerable
 from .event_rows import read_events
 from .frame_answers import answer, table_of, totals_of, write_files
 from .in_parts import WHOLE_EVENTS, Asked, analyse_alone, answer_splits
 from .in_process import write_summary
 from .laid_frames import lay_down
-from .phases import Phases, are_of, begin, fingerprint
+from .phases import Phases, Progress, announcing, are_of, begin, fingerprint
 from .splits import ROWS_AT_ONCE, Split, splits_of
 from .storage import DIRECT, SPARK, spark_path
 from .tasks import preflight

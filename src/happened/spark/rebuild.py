@@ -39,9 +39,9 @@ from ..trace.atomic import WORK, whole_directory
 from ..trace.reader import open_part
 from ..trace.schema import DEFAULTS
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
-from .announcing import Progress
 from .by_epoch.epoch_layout import WIDE
 from .in_parts import WHOLE_EVENTS, Asked
+from .phases import Progress
 from .pipeline import analyze_splits
 from .splits import Split, splits_of
 from .storage import TRACE, read_part, read_parts, read_rows, write_part, write_rows

@@ -16,8 +16,7 @@ import pyarrow as pa
 from ...causality.questions import Question
 from ...trace.schema import QUARANTINE
 from ...trace.store import AnyPath
-from ..announcing import Progress
-from ..phases import Phases
+from ..phases import Phases, Progress
 from ..sizes import Large
 from ..splits import Split
 from ..storage import read_arrays, write_part

@@ -26,10 +26,9 @@ from ...trace.store import AnyPath, matching
 from ..splits import Split
 from ..storage import read_arrays, read_part, write_arrays, write_part
 from ..tasks import Runner, on_each
-from .causal_paths import Step, causal_paths
 from .consistent_cuts import epoch_of
 from .epoch_layout import Layout
-from .total_at_scale import Leg
+from .witnesses import Leg, Step, causal_paths
 
 WANTED, NAMED = "wanted", "named"
 """In a layout's store, by epoch: the keys of events whose messages are wanted; keys and messages found."""

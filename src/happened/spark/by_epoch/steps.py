@@ -45,7 +45,7 @@ from .edge_files import parts_of, traffic_rows
 from .epoch_layout import FRONTIER, Layout, load
 from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
 from .stamping import EpochDone, EpochStep, write_answers
-from .total_at_scale import count_disagreements, keep_casts
+from .witnesses import count_disagreements, keep_casts
 
 
 class Step(NamedTuple):
