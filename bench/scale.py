@@ -174,7 +174,7 @@ def time_lay(folder: Path, timestamps: str, master: str) -> dict[str, float]:
     for name in ("warm", "trace"):
         events = hs.read_trace(spark, folder / name)
         for what, work in (
-            ("lay", lambda events=events: lay_down(events).count()),
+            ("lay", lambda events=events: lay_down(events).persist().count()),
             (
                 "writer",
                 lambda events=events, name=name: events.write.parquet(str(folder / f"{name}-written")),

@@ -8,7 +8,6 @@ import pytest
 from happened.causality import written
 from happened.spark import frame_answers, laid_frames
 from happened.spark.laid_frames import LARGE, NO_EVENTS, ROWS, SENT, SLOT
-from happened.spark.tasks import unpack_table
 
 SLOTS = 5
 MOST = 40
@@ -54,11 +53,7 @@ def laid_by_tasks(rows, dice):
             (slot, name or "") for slot, name in zip(*mine.select([0, 1]).to_pydict().values(), strict=True)
         ]
         mine = mine.take(pa.array(sorted(range(len(names)), key=names.__getitem__), pa.int64()))
-        laid = []
-        for batch in laid_frames._gather(iter(mine.to_batches(max_chunksize=3))):
-            for kind, name, blob in zip(*batch.columns, strict=True):
-                laid.append((kind.as_py(), name.as_py(), unpack_table(blob.as_buffer())))
-        tasks.append(laid)
+        tasks.append(list(laid_frames.gather(iter(mine.to_batches(max_chunksize=3)))))
     return tasks
 
 

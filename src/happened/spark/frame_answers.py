@@ -1,7 +1,7 @@
 """Answers about a frame that was laid down (laid_frames): Spark brings rows to tasks and takes the answers
 from them; no task opens a file of its own but for scratch on its local disk.
 
-In    rows of LAID; the questions
+In    rows of SENT; the questions
 Out   each table as a frame or as Parquet files, and the totals
 Cost  one pass over what was laid down. Tasks encode their answers as Parquet, and Spark keeps those bytes
       (persist). A table's rows become Spark's when it is used as a frame; as files, Spark writes the bytes
@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,15 +32,19 @@ from ..core.errors import CausalityError
 from ..trace.parts import parquet_settings, write_part
 from ..trace.store import matching
 from .in_parts import Asked, answer_splits
-from .laid_frames import LAID, LARGE, NO_EVENTS
+from .laid_frames import LARGE, NO_EVENTS, gather
 from .splits import Groups, Split, padded
 from .storage import spark_schema
-from .tasks import HERE, spare_modules, unpack_table
+from .tasks import HERE, as_binary, spare_modules
 
 PACKED = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])
 TOTALS, FAULT = "", "!"
 """Instead of a table's name: the blob is a JSON object of totals, or the reason why the whole analysis is
 refused. Every other blob is a Parquet file."""
+
+KEPT: dict[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
+"""How tables are encoded that Spark keeps: in 0.4 times the CPU of `parquet_settings`, and 2.7 times the
+bytes."""
 
 BLOB_BYTES = 16 << 20
 """Bytes of Arrow that become one blob, of a few megabytes: the JVM holds several at a time."""
@@ -48,9 +53,9 @@ MAGIC = "PAR1"
 """The last bytes of a Parquet file."""
 
 
-def answer(laid: DataFrame, asked: Asked) -> DataFrame:
-    """The answers as PACKED, persisted."""
-    return laid.mapInArrow(partial(_answer, asked), spark_schema(PACKED)).persist()
+def answer(laid: DataFrame, asked: Asked, *, as_files: bool = False) -> DataFrame:
+    """The answers as PACKED, persisted. as_files: they are for `write_files`, and compressed for storage."""
+    return laid.mapInArrow(partial(_answer, asked, as_files), spark_schema(PACKED)).persist()
 
 
 def totals_of(packed: DataFrame, job: str) -> tuple[Counter[str], Counter[str]]:
@@ -124,40 +129,41 @@ def _decoded(blob: pa.Buffer, schema: pa.Schema) -> pa.Table:
 
 # In tasks.
 
+Answers = Iterator[tuple[str, pa.Table | Path]]
+"""Names of tables, and rows of them, which may be a Parquet file."""
 
-def _answer(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def _answer(asked: Asked, as_files: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     totals: Counter[str] = Counter()
     try:
-        yield from _answers(asked, batches, totals)
-        yield _row(TOTALS, 0, json.dumps(totals).encode())
+        for name, rows in _answers(asked, batches, totals):
+            yield from _packed(name, rows, as_files)
+        yield _row(TOTALS, 0, pa.py_buffer(json.dumps(totals).encode()))
     except CausalityError as error:  # running the task again would not help
-        yield _row(FAULT, 0, str(error).encode())
+        yield _row(FAULT, 0, pa.py_buffer(str(error).encode()))
     spare_modules()
 
 
-def _answers(
-    asked: Asked, batches: Iterator[pa.RecordBatch], totals: Counter[str]
-) -> Iterator[pa.RecordBatch]:
+def _answers(asked: Asked, batches: Iterator[pa.RecordBatch], totals: Counter[str]) -> Answers:
+    """Answer what Spark brings to this task, and add to the totals."""
     large: _Large | None = None
-    for batch in batches:
-        for kind, name, blob in zip(*(batch[field] for field in LAID.names), strict=True):
-            table = unpack_table(blob.as_buffer())
-            if large is not None and (kind.as_py(), name.as_py()) != (LARGE, large.name):
-                yield from large.answer(asked, totals)
-                large = None
-            if kind.as_py() == LARGE:
-                large = large or _Large(name.as_py())
-                large.add(padded(table))
-            elif kind.as_py() == NO_EVENTS:
-                totals["quarantined"] += table.num_rows
-                yield from _packed("quarantine", table)
-            else:
-                yield from _answer_whole(padded(table), asked, totals)
+    for kind, name, table in gather(batches):
+        if large is not None and (kind, name) != (LARGE, large.name):
+            yield from large.answer(asked, totals)
+            large = None
+        if kind == LARGE:
+            large = large or _Large(name)
+            large.add(padded(table))
+        elif kind == NO_EVENTS:
+            totals["quarantined"] += table.num_rows
+            yield "quarantine", table
+        else:
+            yield from _answer_whole(padded(table), asked, totals)
     if large is not None:
         yield from large.answer(asked, totals)
 
 
-def _answer_whole(table: pa.Table, asked: Asked, totals: Counter[str]) -> Iterator[pa.RecordBatch]:
+def _answer_whole(table: pa.Table, asked: Asked, totals: Counter[str]) -> Answers:
     writes_vectors = asked.whole(Path()).writes_vectors
     for name in large_computations(table, writes_vectors, asked.whole_events):
         wide = _Large(name)
@@ -167,8 +173,7 @@ def _answer_whole(table: pa.Table, asked: Asked, totals: Counter[str]) -> Iterat
         yield from wide.answer(asked, totals)
     analysis = analyse(table, timestamps=asked.timestamps, questions=asked.questions, gaps=asked.gaps)
     totals.update(analysis.totals)
-    for name, rows in analysis.filled():
-        yield from _packed(name, rows)
+    yield from analysis.filled()
 
 
 class _Large:
@@ -185,24 +190,27 @@ class _Large:
         write_part(place, number, table, compression="lz4")
         self._splits.append(Split((Groups(place / f"{number}.parquet", None, {}),), table.num_rows))
 
-    def answer(self, asked: Asked, totals: Counter[str]) -> Iterator[pa.RecordBatch]:
+    def answer(self, asked: Asked, totals: Counter[str]) -> Answers:
         with self._folder as folder:
             out = Path(folder) / "answers"
             totals.update(answer_splits(HERE, self._splits, out, Path(folder) / "work", asked))
             for table in sorted(out.iterdir()) if out.is_dir() else ():
                 for part in matching(table, "*.parquet"):
-                    yield _row(table.name, pq.read_metadata(part).num_rows, part.read_bytes())
+                    yield table.name, part
 
 
-def _packed(name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
-    rows = max(1, table.num_rows * BLOB_BYTES // max(table.nbytes, 1))
-    for begin in range(0, table.num_rows, rows):
-        piece = table.slice(begin, rows)
+def _packed(name: str, answer: pa.Table | Path, as_files: bool) -> Iterator[pa.RecordBatch]:
+    if isinstance(answer, Path):
+        yield _row(name, pq.read_metadata(answer).num_rows, pa.py_buffer(answer.read_bytes()))
+        return
+    rows = max(1, answer.num_rows * BLOB_BYTES // max(answer.nbytes, 1))
+    for begin in range(0, answer.num_rows, rows):
+        piece = answer.slice(begin, rows)
         sink = pa.BufferOutputStream()
-        pq.write_table(piece, sink, **parquet_settings(piece.schema))
-        yield _row(name, piece.num_rows, sink.getvalue().to_pybytes())
+        pq.write_table(piece, sink, **(parquet_settings(piece.schema) if as_files else KEPT))
+        yield _row(name, piece.num_rows, sink.getvalue())
 
 
-def _row(table: str, rows: int, blob: bytes) -> pa.RecordBatch:
-    columns = [pa.array([table]), pa.array([rows]), pa.array([blob], pa.binary())]
+def _row(table: str, rows: int, blob: pa.Buffer) -> pa.RecordBatch:
+    columns = [pa.array([table]), pa.array([rows]), as_binary(blob)]
     return pa.RecordBatch.from_arrays(columns, schema=PACKED)

@@ -1,10 +1,10 @@
-"""A frame of events, shuffled by computation and kept by Spark as Arrow bytes.
+"""A frame of events, shuffled by computation as Arrow bytes.
 
 In    rows of a trace as a frame (event_rows), with the columns that it has
-Out   rows of LAID; each blob of kind ROWS has whole computations
+Out   rows of SENT, by slot and computation; `gather` makes tables with whole computations of them
 Cost  one scan, and one shuffle of bytes: a task packs EVENTS_PER_BATCH rows at a time into a blob for each
-      slot, a slot being a hash of the computation. Spark sorts and spills blobs, not rows. A task that takes
-      slots holds one of them at a time: 1 / slots of all rows, and 1 / 200 if many tasks send a few rows of
+      slot, a slot being a hash of the computation. Spark sorts and spills blobs, not rows. A task that
+      gathers holds one slot at a time: 1 / slots of all rows, and 1 / 200 if many tasks send a few rows of
       the same large computation
 """
 
@@ -22,11 +22,13 @@ from ..causality.written import EVENTS_PER_BATCH, whole_computations
 from .event_rows import sort_out_unread
 from .splits import UNCHECKED, padded, sort_out
 from .storage import spark_schema
-from .tasks import pack_table, spare_modules, unpack_table
+from .tasks import as_binary, packed_buffer, spare_modules, unpack_table
 
-LAID = pa.schema([("kind", pa.string()), ("computation", pa.string()), ("blob", pa.binary())])
 ROWS, LARGE, NO_EVENTS = "rows", "large", "no events"
-"""Kinds of blobs: whole computations; a piece of a computation that is too large; rows of QUARANTINE."""
+"""Kinds of tables: whole computations; a piece of a computation that is too large; rows of QUARANTINE."""
+
+Laid = tuple[str, str, pa.Table]
+"""The kind of a table, the computation that a piece belongs to, and the rows."""
 
 SENT = pa.schema([("slot", pa.int32()), ("computation", pa.string()), ("blob", pa.binary())])
 """A blob on its way to the task of its slot; it has the name of a computation if all of its rows belong to
@@ -42,15 +44,14 @@ NAMED_ROWS = EVENTS_PER_BATCH // 200
 
 
 def lay_down(rows: DataFrame) -> DataFrame:
-    """The rows as LAID, persisted."""
+    """The rows as SENT; each slot is in one partition, and its rows follow each other."""
     computation = F.coalesce("computation", F.lit("")) if "computation" in rows.columns else F.lit("")
     partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     slots = min(max(SLOTS_PER_PARTITION * partitions, FEWEST_SLOTS), MOST_SLOTS)
     slot = F.pmod(F.xxhash64("computation"), F.lit(slots)).cast("int")
     sent = rows.withColumn("computation", computation).withColumn(SLOT, slot)
     sent = sent.mapInArrow(_send, spark_schema(SENT))
-    gathered = sent.repartition("slot").sortWithinPartitions("slot", "computation")
-    return gathered.mapInArrow(_gather, spark_schema(LAID)).persist()
+    return sent.repartition("slot").sortWithinPartitions("slot", "computation")
 
 
 # This part runs in the tasks that send.
@@ -92,29 +93,26 @@ def _by_slot(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _sent_by_name(slot: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     if rows.num_rows >= NAMED_ROWS:
-        for counted in pc.value_counts(rows["computation"]):
-            if counted["counts"].as_py() >= NAMED_ROWS:
-                mine = pc.equal(rows["computation"], counted["values"])
-                yield _sent(slot, counted["values"].as_py(), rows.filter(mine))
-                rows = rows.filter(pc.invert(mine))
+        counted = pc.value_counts(rows["computation"])
+        is_named = pc.greater_equal(counted.field("counts"), NAMED_ROWS)
+        for name in counted.field("values").filter(is_named).to_pylist():
+            is_mine = pc.equal(rows["computation"], name)
+            yield _sent(slot, name, rows.filter(is_mine))
+            rows = rows.filter(pc.invert(is_mine))
     if rows.num_rows:
         yield _sent(slot, None, rows)
 
 
 def _sent(slot: int, computation: str | None, table: pa.Table) -> pa.RecordBatch:
-    columns = [
-        pa.array([slot], pa.int32()),
-        pa.array([computation], pa.string()),
-        pa.array([pack_table(table)], pa.binary()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=SENT)
+    columns = [pa.array([slot], pa.int32()), pa.array([computation], pa.string())]
+    return pa.RecordBatch.from_arrays([*columns, as_binary(packed_buffer(table))], schema=SENT)
 
 
 # This part runs in the tasks that take slots.
 
 
-def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The received blobs, sorted by slot and computation, as LAID: small slots are put together."""
+def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[Laid]:
+    """The tables of what `lay_down` sent to this task: small slots are put together."""
     sent = (
         row
         for batch in batches
@@ -127,7 +125,7 @@ def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for slot, of_slot in groupby(sent, key=itemgetter(0)):
         if slot == UNUSABLE:
             for _, _, blob in of_slot:
-                yield _laid(NO_EVENTS, "", _unpacked(blob))
+                yield NO_EVENTS, "", _unpacked(blob)
             continue
         whole: list[pa.Table] = []
         for name, of_name in groupby(of_slot, key=itemgetter(1)):
@@ -138,20 +136,19 @@ def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 whole = yield from _gather_named(name, blobs, whole)
         size = sum(table.num_rows for table in whole)
         if rows and rows + size > EVENTS_PER_BATCH:
-            yield from _laid_whole(held)
+            yield from _whole(held)
             held, rows = [], 0
         held += whole
         rows += size
-    yield from _laid_whole(held)
-    spare_modules()
+    yield from _whole(held)
 
 
 def _gather_named(
     name: str, blobs: Iterator[pa.BinaryScalar], whole: Sequence[pa.Table]
-) -> Generator[pa.RecordBatch, None, list[pa.Table]]:
+) -> Generator[Laid, None, list[pa.Table]]:
     """A computation that has blobs of its own, and perhaps a few rows among the others of its slot.
 
-    Returns the rows of the slot that belong into blobs of whole computations.
+    Returns the rows of the slot that belong into tables of whole computations.
     """
     first = []
     size = 0
@@ -167,10 +164,9 @@ def _gather_named(
         is_mine = pc.equal(table["computation"], name)
         others.append(table.filter(pc.invert(is_mine)))
         if pc.any(is_mine).as_py():
-            yield _laid(LARGE, name, table.filter(is_mine))
+            yield LARGE, name, table.filter(is_mine)
     for blob in chain(first, blobs):
-        columns = [pa.array([LARGE]), pa.array([name]), pa.array([blob])]
-        yield pa.RecordBatch.from_arrays(columns, schema=LAID)
+        yield LARGE, name, _unpacked(blob)
     return others
 
 
@@ -178,12 +174,7 @@ def _unpacked(blob: pa.BinaryScalar) -> pa.Table:
     return unpack_table(blob.as_buffer())
 
 
-def _laid_whole(tables: Sequence[pa.Table]) -> Iterator[pa.RecordBatch]:
+def _whole(tables: Sequence[pa.Table]) -> Iterator[Laid]:
     if sum(table.num_rows for table in tables):
         for table in whole_computations(pa.concat_tables(tables).combine_chunks()):
-            yield _laid(ROWS, "", table)
-
-
-def _laid(kind: str, computation: str, table: pa.Table) -> pa.RecordBatch:
-    columns = [pa.array([kind]), pa.array([computation]), pa.array([pack_table(table)], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=LAID)
+            yield ROWS, "", table

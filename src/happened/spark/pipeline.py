@@ -104,14 +104,13 @@ def _answer_through_spark(
     with announcing(spark, asking.job, progress) as tell:
         tell("reading, and bringing computations together")
         laid = lay_down(read_events(spark, at.root, every_column=False))
-        packed = answer(laid, asking)
+        packed = answer(laid, asking, as_files=not isinstance(folder, StorePath))
         try:
             totals, rows = totals_of(packed, asking.job)
             tell("writing")
             _write_tables(packed, folder, tables_of(asking.questions), rows)
         finally:
             packed.unpersist()
-            laid.unpersist()
     return summary_of(totals, asking.questions, asking.gaps)
 
 

@@ -204,11 +204,21 @@ def _blobs_in(path: str) -> list[bytes]:
 
 def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
     """A table as bytes, for a shuffle."""
+    return bytes(packed_buffer(table, compression))
+
+
+def packed_buffer(table: pa.Table, compression: str | None = None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
+    return sink.getvalue()
+
+
+def as_binary(blob: pa.Buffer) -> pa.Array:
+    """An array of one value, whose bytes are not copied."""
+    offsets = pa.array([0, blob.size], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob])
 
 
 def packed_by_bucket(table: pa.Table, bucket: "np.ndarray[Any, Any]") -> Iterator[tuple[int, bytes]]:

@@ -189,7 +189,7 @@ def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
     """
     shared = events.__dict__.setdefault("_happened_laid", {})
     if key is None or key not in shared:
-        laid = lay_down(rows)
+        laid = lay_down(rows).persist()
         forgotten_with(events, laid)
         shared[key] = laid
     found: DataFrame = shared[key]
