@@ -22,7 +22,7 @@ from ..causality.written import EVENTS_PER_BATCH, whole_computations
 from .event_rows import sort_out_unread
 from .splits import UNCHECKED, padded, sort_out
 from .storage import spark_schema
-from .tasks import as_binary, packed_buffer, spare_modules, unpack_table
+from .tasks import as_binary, packed_buffer, spare_modules, together, unpack_table
 
 ROWS, LARGE, NO_EVENTS = "rows", "large", "no events"
 """Kinds of tables: whole computations; a piece of a computation that is too large; rows of QUARANTINE."""
@@ -58,16 +58,8 @@ def lay_down(rows: DataFrame) -> DataFrame:
 
 
 def _send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        held.append(batch)
-        rows += batch.num_rows
-        if rows >= EVENTS_PER_BATCH:
-            yield from _by_slot(pa.Table.from_batches(held))
-            held, rows = [], 0
-    if held:
-        yield from _by_slot(pa.Table.from_batches(held))
+    for table in together(batches, EVENTS_PER_BATCH):
+        yield from _by_slot(table)
     spare_modules()
 
 

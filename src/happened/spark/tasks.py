@@ -202,15 +202,30 @@ def _blobs_in(path: str) -> list[bytes]:
     return blobs
 
 
-def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
+def together(
+    batches: Iterable[pa.RecordBatch], most: int, size: Callable[[pa.RecordBatch], int] = len
+) -> Iterator[pa.Table]:
+    """Batches concatenated, until they have `most` rows or another size."""
+    held: list[pa.RecordBatch] = []
+    total = 0
+    for batch in batches:
+        held.append(batch)
+        total += size(batch)
+        if total >= most:
+            yield pa.Table.from_batches(held)
+            held, total = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def pack_table(table: pa.Table) -> bytes:
     """A table as bytes, for a shuffle."""
-    return bytes(packed_buffer(table, compression))
+    return bytes(packed_buffer(table))
 
 
-def packed_buffer(table: pa.Table, compression: str | None = None) -> pa.Buffer:
+def packed_buffer(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+    with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())
     return sink.getvalue()
 
