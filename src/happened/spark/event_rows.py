@@ -22,24 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    ByteType,
-    CharType,
-    DataType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VarcharType,
-)
+from pyspark.sql import types as T
 
 from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns, is_stored_whole, known_columns
@@ -112,7 +95,7 @@ def with_reasons(rows: pa.Table, unread: pa.Table) -> pa.Table:
 
 def _read_parquet(spark: SparkSession, at: Location, every_column: bool) -> DataFrame:
     read = _read_columns(at)
-    schema = StructType([field for field in TRACE.fields if field.name in read])
+    schema = T.StructType([field for field in TRACE.fields if field.name in read])
     columns = [
         F.col(field.name) if field.name in read else F.lit(None).cast(field.dataType).alias(field.name)
         for field in TRACE.fields
@@ -152,8 +135,8 @@ def _null_in_some_parts(name: str, part: AnyPath, other: AnyPath) -> TraceFormat
     )
 
 
-TEXTS = (StringType, VarcharType, CharType, BinaryType)
-INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+TEXTS = (T.StringType, T.VarcharType, T.CharType, T.BinaryType)
+INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 BITS = 63
 DIGITS = 18  # that always fit 64 bits
 NANOSECONDS = 1000  # to a microsecond, which is what Spark's timestamps count
@@ -201,7 +184,7 @@ def mapped_column(frame: DataFrame, name: str, columns: Mapping[str, str | Colum
 
 def with_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """These columns of a trace, and UNREADABLE if asked for, in that order; null where the rows lack one."""
-    kinds = {field.name: field.dataType for field in TRACE} | {UNREADABLE: StringType()}
+    kinds = {field.name: field.dataType for field in TRACE} | {UNREADABLE: T.StringType()}
     lacking = {name: F.lit(None).cast(kinds[name]).alias(name) for name in {*names} - {*rows.columns}}
     return rows.select(*(lacking[name] if name in lacking else F.col(name) for name in names))
 
@@ -219,11 +202,11 @@ def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> C
     return column
 
 
-def _at(kind: DataType, path: str, inside: Column | None) -> Column | None:
+def _at(kind: T.DataType, path: str, inside: Column | None) -> Column | None:
     """The column at a path whose names may contain dots: the longest name that fits is taken."""
-    if isinstance(kind, MapType) and inside is not None:
+    if isinstance(kind, T.MapType) and inside is not None:
         return inside[path]
-    if not isinstance(kind, StructType):
+    if not isinstance(kind, T.StructType):
         return None
     if kind.names.count(path) > 1:
         raise TraceFormatError(
@@ -247,11 +230,11 @@ def _beginnings(path: str) -> Iterator[tuple[str, str | None]]:
         yield name, path[len(name) + 1 :]
 
 
-def _column(name: str, stored: DataType) -> Column:
+def _column(name: str, stored: T.DataType) -> Column:
     wanted = TRACE[name].dataType
-    if isinstance(stored, NullType):
+    if isinstance(stored, T.NullType):
         return F.lit(None).cast(wanted)
-    if name == "time" and isinstance(stored, (TimestampType, TimestampNTZType)):
+    if name == "time" and isinstance(stored, (T.TimestampType, T.TimestampNTZType)):
         return _nanoseconds(stored)
     if _becomes(stored, wanted):
         lost = _lost(F.col(name), stored, wanted)
@@ -267,31 +250,31 @@ def _column(name: str, stored: DataType) -> Column:
     )
 
 
-def _becomes(stored: DataType, wanted: DataType) -> bool:
+def _becomes(stored: T.DataType, wanted: T.DataType) -> bool:
     """Whether values of the one type are values of the other; decimals are checked value by value (_lost)."""
-    if isinstance(wanted, StringType):
+    if isinstance(wanted, T.StringType):
         return isinstance(stored, (*TEXTS, *INTEGERS)) or (
-            isinstance(stored, DecimalType) and stored.scale == 0
+            isinstance(stored, T.DecimalType) and stored.scale == 0
         )
-    if isinstance(wanted, LongType) and isinstance(stored, DecimalType):
+    if isinstance(wanted, T.LongType) and isinstance(stored, T.DecimalType):
         return True
     if isinstance(wanted, INTEGERS):
         return isinstance(stored, INTEGERS) and INTEGERS.index(type(stored)) <= INTEGERS.index(type(wanted))
-    if isinstance(wanted, ArrayType):
-        return isinstance(stored, ArrayType) and _becomes(stored.elementType, wanted.elementType)
-    if isinstance(wanted, MapType):
-        return isinstance(stored, MapType) and all(
+    if isinstance(wanted, T.ArrayType):
+        return isinstance(stored, T.ArrayType) and _becomes(stored.elementType, wanted.elementType)
+    if isinstance(wanted, T.MapType):
+        return isinstance(stored, T.MapType) and all(
             _becomes(getattr(stored, part), getattr(wanted, part)) for part in ("keyType", "valueType")
         )
-    if isinstance(wanted, StructType):
-        return isinstance(stored, StructType) and all(
+    if isinstance(wanted, T.StructType):
+        return isinstance(stored, T.StructType) and all(
             field.name in stored.names and _becomes(stored[field.name].dataType, field.dataType)
             for field in wanted
         )
     return type(stored) is type(wanted)
 
 
-def _inexact(name: str, stored: DataType) -> Column | None:
+def _inexact(name: str, stored: T.DataType) -> Column | None:
     """Why a row cannot be converted without loss, or null; None if every value of the type can."""
     wanted = TRACE[name].dataType
     if not _becomes(stored, wanted) or (lost := _lost(F.col(name), stored, wanted)) is None:
@@ -302,24 +285,24 @@ def _inexact(name: str, stored: DataType) -> Column | None:
 
 def _lost(column: Column, stored: Any, wanted: Any) -> Column | None:
     """Whether a value has a fraction, or needs more than 64 bits; None if no value of the type can."""
-    if isinstance(wanted, LongType) and isinstance(stored, DecimalType):
+    if isinstance(wanted, T.LongType) and isinstance(stored, T.DecimalType):
         bad = []
         if stored.scale:
             bad.append(column % 1 != 0)
         if stored.precision - stored.scale > DIGITS:
             bad.append(~column.between(-(2**BITS), 2**BITS - 1))
         return F.coalesce(reduce(or_, bad), F.lit(False)) if bad else None
-    if isinstance(wanted, ArrayType):
+    if isinstance(wanted, T.ArrayType):
         inner, whole = stored.elementType, wanted.elementType
         if _lost(column, inner, whole) is None:
             return None
         return F.coalesce(
             F.exists(column, lambda each: cast(Column, _lost(each, inner, whole))), F.lit(False)
         )
-    if isinstance(wanted, MapType):
+    if isinstance(wanted, T.MapType):
         values = F.map_values(column)
-        return _lost(values, ArrayType(stored.valueType), ArrayType(wanted.valueType))
-    if isinstance(wanted, StructType):
+        return _lost(values, T.ArrayType(stored.valueType), T.ArrayType(wanted.valueType))
+    if isinstance(wanted, T.StructType):
         fields = (_lost(column[name], stored[name].dataType, wanted[name].dataType) for name in wanted.names)
         bad = [lost for lost in fields if lost is not None]
         return reduce(or_, bad) if bad else None
@@ -328,7 +311,7 @@ def _lost(column: Column, stored: Any, wanted: Any) -> Column | None:
 
 def _cast(column: Column, stored: Any, wanted: Any) -> Column:
     """Spark casts structs by position; here their fields are matched by name."""
-    if isinstance(wanted, ArrayType) and isinstance(wanted.elementType, StructType):
+    if isinstance(wanted, T.ArrayType) and isinstance(wanted.elementType, T.StructType):
         fields = wanted.elementType
         return F.transform(
             column,
@@ -340,10 +323,10 @@ def _cast(column: Column, stored: Any, wanted: Any) -> Column:
     return column.cast(wanted)
 
 
-def _nanoseconds(stored: DataType) -> Column:
+def _nanoseconds(stored: T.DataType) -> Column:
     """Null before 1677 and after 2262, where nanoseconds do not fit 64 bits."""
     column = F.col("time")
-    if isinstance(stored, TimestampNTZType):
+    if isinstance(stored, T.TimestampNTZType):
         # Part by part: timestampdiff takes it for a local time, and moves it where a zone skips an hour.
         days, seconds = F.unix_date(column.cast("date")), F.hour(column) * 3600 + F.minute(column) * 60
         parts = (days.cast("long") * 86_400 + seconds) * 1_000_000

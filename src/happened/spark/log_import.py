@@ -27,22 +27,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ..core.errors import TraceFormatError
+from ..trace import importing
 from ..trace.atomic import whole_directory, whole_file
-from ..trace.importing import (
-    AUTO,
-    EXAMPLES,
-    Import,
-    Totals,
-    buckets_for,
-    choose_format,
-    computation_names,
-    not_understood,
-    refuse_nothing,
-    refuse_other_format,
-    remarks,
-    told_facts,
-    write_summary,
-)
 from ..trace.readers import (
     FORMATS,
     QUARANTINE,
@@ -95,14 +81,14 @@ def run(
     files: Sequence[AnyPath],
     out: AnyPath,
     *,
-    format: str = AUTO,
+    format: str = importing.AUTO,
     options: Options | None = None,
     strict: bool = False,
     piece_bytes: int = PIECE_BYTES,
-) -> Import:
+) -> importing.Import:
     """Read all files in one format into a new trace; TraceFormatError if that cannot be."""
     options = options or Options()
-    name = choose_format(files, format, options)
+    name = importing.choose_format(files, format, options)
     with whole_directory(out) as folder:
         work = folder / ".work"
         pieces = _number_lines(spark, _cut(files, name, options, piece_bytes))
@@ -115,7 +101,7 @@ def run(
         of_paths = [of_files[str(path.absolute())] for path in files]
         for path, report in zip(files, of_paths, strict=True):
             if not report.counts["records"]:
-                refuse_other_format(path, name, whole.first)
+                importing.refuse_other_format(path, name, whole.first)
         if any(report.counts["linked"] for report in parsed):
             drafts, references, channels = (
                 read_rows(spark, work / kind, schema)
@@ -126,7 +112,7 @@ def run(
             )
             if leaders is not None:
                 write_rows(leaders, work / "leaders")
-        buckets = buckets_for(sum(uncompressed_size(path) for path in files))
+        buckets = importing.buckets_for(sum(uncompressed_size(path) for path in files))
         stretches = [
             stretch for piece in pieces for stretch in _stretches(work / "drafts" / _part(piece.number))
         ]
@@ -139,7 +125,7 @@ def run(
             with _parquet(folder / "trace" / "part-000000.parquet", SCHEMA) as write:
                 write(SCHEMA.empty_table())
         if strict and whole.first:
-            raise not_understood(str(whole.first[0]), whole.counts["quarantined"])
+            raise importing.not_understood(str(whole.first[0]), whole.counts["quarantined"])
         names = ("computations", "events", "messages", "quarantined", "quarantined_imported")
         summary: dict[str, Any] = {
             "format": name,
@@ -147,21 +133,21 @@ def run(
             **{key: whole.counts[key] for key in names},
             "processes": len(whole.processes),
             "quarantine_examples": [str(each) for each in whole.first],
-            "facts": told_facts(whole.facts),
-            "remarks": remarks(files, [report.processes for report in of_paths], options.together),
+            "facts": importing.told_facts(whole.facts),
+            "remarks": importing.remarks(files, [report.processes for report in of_paths], options.together),
             "files": [
                 {"file": file, "records": of.counts["records"], "quarantined": of.counts["quarantined"]}
                 | whole.files.told(file, FORMATS[name].counts)
                 for file, of in of_files.items()
             ],
         }
-        refuse_nothing(summary["events"], whole.first)
+        importing.refuse_nothing(summary["events"], whole.first)
         remove_tree(work)
-        write_summary(folder, summary)
-    return Import(summary, whole.first)
+        importing.write_summary(folder, summary)
+    return importing.Import(summary, whole.first)
 
 
-class Report(Totals):
+class Report(importing.Totals):
     """What a task found; what many found can be added up. `first` are records that were left out."""
 
     def __init__(self) -> None:
@@ -194,13 +180,13 @@ class Report(Totals):
 
     def _show(self, records: Sequence[QuarantinedRecord]) -> None:
         every = sorted([*self.first, *records], key=lambda each: (each.file, each.line or 0))
-        self.first = every[:EXAMPLES]
+        self.first = every[: importing.EXAMPLES]
 
 
 def _cut(files: Sequence[AnyPath], name: str, options: Options, piece_bytes: int) -> list[Piece]:
     reader = FORMATS[name]
     pieces: list[Piece] = []
-    for path, computation in zip(files, computation_names(files, reader, options), strict=True):
+    for path, computation in zip(files, importing.computation_names(files, reader, options), strict=True):
         if not path.is_file():
             raise TraceFormatError("no such file; give the logs to import", file=str(path))
         size = size_of(path)

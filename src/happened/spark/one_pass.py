@@ -199,7 +199,7 @@ class _Pass:
             matched = part.unmatched() if self.again else part.match()
             self.write(i, f"split-{number:06d}", matched.edges | _rows(part), matched.fates)
             told[i] = _told(part, matched.totals, self.sample_every)
-            blobs += self._by_bucket(i, matched.unsettled | {RUNS: runs(part)})
+            blobs += self._by_bucket(i, {**matched.unsettled, RUNS: runs(part)})
         return Emitted((totals, told), blobs)
 
     def _small(

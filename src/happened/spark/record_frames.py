@@ -28,19 +28,8 @@ from ..core.errors import TraceFormatError
 from ..trace.atomic import whole_directory
 from ..trace.importing import AUTO, EXAMPLES, Import, not_understood, refuse_nothing, write_summary
 from ..trace.readers import QUARANTINE, Options, QuarantinedRecord, mapped
+from ..trace.readers import table_records as records
 from ..trace.readers.spans import assemble
-from ..trace.readers.table_records import (
-    DAG,
-    HISTORY,
-    LOG,
-    PARTITION,
-    assemble_dag,
-    assemble_history,
-    assemble_log,
-    dag_drafts,
-    history_drafts,
-    log_drafts,
-)
 from ..trace.readers.table_spans import JAEGER, OPENTELEMETRY, PRESETS, TEMPO, ZIPKIN, drafts_of, recognised
 from ..trace.schema import SCHEMA, SENDS
 from ..trace.store import AnyPath, StorePath, remove_tree
@@ -65,8 +54,8 @@ def dag(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
 
     Other columns become attributes.
     """
-    found = _found(frame, DAG, columns or {}, needed=("id", "parents"))
-    return events_of(_picked(frame, found, columns or {}), dag_drafts, assemble_dag)
+    found = _found(frame, records.DAG, columns or {}, needed=("id", "parents"))
+    return events_of(_picked(frame, found, columns or {}), records.dag_drafts, records.assemble_dag)
 
 
 def log(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
@@ -82,19 +71,21 @@ def log(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
     """
     columns = columns or {}
     is_kafka = {*KAFKA} <= {*frame.columns}
-    found = _found(frame, LOG, columns, needed=())
+    found = _found(frame, records.LOG, columns, needed=())
     if is_kafka and "headers" in frame.columns:
-        found = {name: _header(name) for name in LOG if name != "position"} | found
+        found = {name: _header(name) for name in records.LOG if name != "position"} | found
     if is_kafka and "time" not in columns and "timestamp" in frame.columns:
         found["time"] = F.col("timestamp")
     if "position" not in found and (numbered := column_at(frame, "seq")) is not None:
         found["position"] = numbered
     elif "position" not in found and is_kafka:
-        found |= {"position": F.col("offset"), PARTITION: F.concat_ws("/", "topic", "partition")}
+        found |= {"position": F.col("offset"), records.PARTITION: F.concat_ws("/", "topic", "partition")}
     for name in ("process", "position"):
         if name not in found:
             raise _missing(frame, name, "; a time is taken only if you name it" if name == "position" else "")
-    return events_of(_picked(frame, found, columns, OF_KAFKA if is_kafka else ()), log_drafts, assemble_log)
+    return events_of(
+        _picked(frame, found, columns, OF_KAFKA if is_kafka else ()), records.log_drafts, records.assemble_log
+    )
 
 
 def history(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
@@ -104,9 +95,9 @@ def history(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
     transaction   a number: the place of the transaction in its session
     operations    an array of (r or w, key, value): structs, arrays, or text `w key value`
     """
-    found = _found(frame, HISTORY, columns or {}, needed=HISTORY[:3])
+    found = _found(frame, records.HISTORY, columns or {}, needed=records.HISTORY[:3])
     picked = frame.select(*(column.alias(name) for name, column in found.items()))
-    return events_of(picked, history_drafts, assemble_history)
+    return events_of(picked, records.history_drafts, records.assemble_history)
 
 
 def _found(

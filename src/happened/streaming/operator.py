@@ -33,21 +33,9 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DoubleType,
-    FloatType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from ..core.errors import CausalityError, RemoteProtocolError
 from ..spark.live.state_store import StatePages, use_rocksdb
@@ -57,7 +45,7 @@ from .destination import DEAD, EMPTY, HELD, DeliveryOutcome, Destination, Head
 from .reached import Arrived
 
 CORRUPT = "corrupt"
-ADDED = {"delivery": LongType(), "status": StringType(), "reason": StringType()}
+ADDED = {"delivery": T.LongType(), "status": T.StringType(), "reason": T.StringType()}
 REMEMBER = 65536
 HEAD = "delivered long, held long, oldest long, timer long, directories binary"
 
@@ -99,7 +87,7 @@ def deliver(
     names = [destination, *(name for name in stream.columns if name != destination)]
     carried = [_carried(stream.schema[name]) for name in names]
     rows = stream.select(*(each.there for each in carried))
-    schema = StructType([*rows.schema.fields])
+    schema = T.StructType([*rows.schema.fields])
     for name, kind in ADDED.items():
         schema = schema.add(name, kind)
     milliseconds = None if patience is None else max(int(patience * 1000), 1)
@@ -119,20 +107,20 @@ class _Carried(NamedTuple):
     back: Column
 
 
-def _carried(field: StructField) -> _Carried:
+def _carried(field: T.StructField) -> _Carried:
     """Numbers and times travel as text: pandas would round large integers beside nulls, and take NaN for
     null; it cannot represent all times, nor which of two equal local times is meant."""
     name, kind = field.name, field.dataType
     column = F.col(f"`{name}`")
-    if isinstance(kind, LongType | DoubleType | FloatType | TimestampNTZType):
+    if isinstance(kind, T.LongType | T.DoubleType | T.FloatType | T.TimestampNTZType):
         return _Carried(column.cast("string").alias(name), column.cast(kind).alias(name))
-    if isinstance(kind, TimestampType):
+    if isinstance(kind, T.TimestampType):
         back = F.timestamp_micros(column.cast("bigint"))
         return _Carried(F.unix_micros(column).cast("string").alias(name), back.alias(name))
     inside = [*_inside(kind)]
-    has_moments = any(isinstance(each, TimestampType | TimestampNTZType) for each in inside)
+    has_moments = any(isinstance(each, T.TimestampType | T.TimestampNTZType) for each in inside)
     if len(inside) > 1 and (has_moments or _NUMBERS.search(kind.simpleString())):
-        if any(isinstance(each, MapType) and not isinstance(each.keyType, StringType) for each in inside):
+        if any(isinstance(each, T.MapType) and not isinstance(each.keyType, T.StringType) for each in inside):
             raise CausalityError(
                 f"column {name!r} is {kind.simpleString()}: numbers and times in it travel as JSON, whose "
                 "maps must have strings as keys: cast the keys, or use map_entries"
@@ -150,15 +138,15 @@ _MOMENTS = {
 }
 
 
-def _inside(kind: DataType) -> Iterator[DataType]:
+def _inside(kind: T.DataType) -> Iterator[T.DataType]:
     """A type and the types it is made of."""
     yield kind
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, T.ArrayType):
         yield from _inside(kind.elementType)
-    elif isinstance(kind, MapType):
+    elif isinstance(kind, T.MapType):
         yield from _inside(kind.keyType)
         yield from _inside(kind.valueType)
-    elif isinstance(kind, StructType):
+    elif isinstance(kind, T.StructType):
         for field in kind.fields:
             yield from _inside(field.dataType)
 

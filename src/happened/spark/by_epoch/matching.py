@@ -17,7 +17,6 @@ Deliveries are `deliver` rows, or `receive` rows where the computation records n
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,13 +64,18 @@ FATES = pa.schema(
 
 
 class Matched(NamedTuple):
-    """The edges among the rows of a split; by UNSETTLED, the messages with an end in another one; the totals
-    and FATES of the rest."""
+    """The edges, totals and FATES of the messages of a split or bucket.
+
+    unsettled  by UNSETTLED, the messages of a split with an end in another one
+    doubtful   a bucket has a delivery that matches no waiting send, or two sends that may have the same name.
+               Then the edges are discarded, and all messages of the computation must be settled together
+    """
 
     edges: Arrays
-    unsettled: dict[str, pa.Table]
     totals: Counter[str]
     fates: pa.Table
+    unsettled: Mapping[str, pa.Table] = {}
+    doubtful: bool = False
 
 
 def edge_arrays(names: list[str], **columns: Ints) -> Arrays:
@@ -142,17 +146,14 @@ class Part:
         edges = _message_edges(sent, received, ordered, addressed)
         edges = {name: np.concatenate([edges[name], more]) for name, more in self._cause_edges().items()}
         messages = self._messages.take(pa.array(settled // n))
-        return Matched(
-            edge_arrays(self.names, **edges),
-            {
-                "sends": self._send_table(np.unique(send_of[waiting // n])),
-                "slots": self._slot_table(waiting),
-                "arrivals": self._arrival_table(keys[elsewhere], first[elsewhere], copies[elsewhere]),
-                "hashes": pa.table([hashes(self._messages)[self._message[self._sends]]], schema=HASHES),
-            },
-            totals,
-            fate_table(messages, sent, received, copies[given], addressed),
-        )
+        unsettled = {
+            "sends": self._send_table(np.unique(send_of[waiting // n])),
+            "slots": self._slot_table(waiting),
+            "arrivals": self._arrival_table(keys[elsewhere], first[elsewhere], copies[elsewhere]),
+            "hashes": pa.table([hashes(self._messages)[self._message[self._sends]]], schema=HASHES),
+        }
+        fates = fate_table(messages, sent, received, copies[given], addressed)
+        return Matched(edge_arrays(self.names, **edges), totals, fates, unsettled)
 
     def unmatched(self) -> Matched:
         """The edges of causes alone; all messages are left to be settled."""
@@ -162,7 +163,7 @@ class Part:
             "arrivals": self._arrival_table(*self._first_deliveries(len(self.names))),
         }
         edges = edge_arrays(self.names, **self._cause_edges())
-        return Matched(edges, unsettled, Counter(messages=self._sends.size), FATES.empty_table())
+        return Matched(edges, Counter(messages=self._sends.size), FATES.empty_table(), unsettled)
 
     def _end(self, rows: Ints) -> "End":
         return End(self.names, self.process[rows], self.seq[rows], self.time[rows], self.timed[rows])
@@ -277,18 +278,7 @@ def _message_edges(sent: End, received: End, ordered: Ints, addressed: Ints) -> 
     }
 
 
-@dataclass(frozen=True)
-class Settled:
-    """`doubtful`: a delivery that matches no waiting send, or two sends that may have the same name. Then the
-    edges are discarded, and all messages of the computation must be settled here."""
-
-    edges: Arrays
-    totals: Counter[str]
-    doubtful: bool
-    fates: pa.Table
-
-
-def settle(tables: Mapping[str, pa.Table], *, everything: bool) -> Settled:
+def settle(tables: Mapping[str, pa.Table], *, everything: bool) -> Matched:
     """Match the messages of a bucket, by the tables of UNSETTLED that it has.
 
     everything  whether all messages are here, and not only those that splits could not settle
@@ -338,7 +328,8 @@ def settle(tables: Mapping[str, pa.Table], *, everything: bool) -> Settled:
         misdelivered=astray.size,
         never_sent=never_sent.size,
     )
-    return Settled(edges, totals, doubtful, fate_table(named, sent_at, received, counts, addressed, was_sent))
+    fates = fate_table(named, sent_at, received, counts, addressed, was_sent)
+    return Matched(edges, totals, fates, doubtful=doubtful)
 
 
 def _end(names: list[str], table: pa.Table, process: Ints, rows: Ints) -> End:
