@@ -67,10 +67,6 @@ class Head(NamedTuple):
 EMPTY = Head()
 
 
-def _name(entry: Entry) -> Any:
-    return entry.arrival.name
-
-
 def _age(entry: Entry) -> tuple[int, Any]:
     return entry.since, entry.arrival.name
 
@@ -283,7 +279,7 @@ class Destination:
                 if older.setdefault(entry.arrival.name, entry) is not entry:
                     self._forget_duplicate()
             fresh = list(older.values())
-        return sorted(fresh, key=_name) if len(fresh) > 1 else fresh
+        return sorted(fresh, key=lambda entry: entry.arrival.name) if len(fresh) > 1 else fresh
 
     def _prepare(self) -> None:
         """Look up what has been delivered for all messages of pages that were read, at once."""

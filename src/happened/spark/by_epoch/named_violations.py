@@ -122,7 +122,7 @@ def early(of: Laid, told: list[tuple[int, list[Told]]]) -> Findings:
 
 def lost_causes(spark: Runner, laid: Sequence[Laid]) -> tuple[list[Findings], int, int]:
     """The lost causes, each with the first delivery that shows it; how many in causal and in FIFO order."""
-    layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
+    lossy = [of for of in laid if of.layout.totals.get("lost")]
 
     def first_of_all(layout: Layout) -> tuple[int, int, list[Told]]:
         files = matching(layout.store / LOST.kept, "*.parquet")
@@ -138,15 +138,13 @@ def lost_causes(spark: Runner, laid: Sequence[Laid]) -> tuple[list[Findings], in
         fifo = int(rows["fifo"].sum())
         return first.size - fifo, fifo, LOST.first(rows)
 
-    of_each = on_each(spark, [(layout,) for layout in layouts], first_of_all)
-    told = {layout.store: of for layout, of in zip(layouts, of_each, strict=True)}
+    told = on_each(spark, [(of.layout,) for of in lossy], first_of_all)
     found = [
         Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], [row for _, row in first])
-        for of in laid
-        for causal, fifo, first in [told.get(of.layout.store, (0, 0, []))]
+        for of, (causal, fifo, first) in zip(lossy, told, strict=True)
         if causal + fifo
     ]
-    return found, sum(causal for causal, _, _ in told.values()), sum(fifo for _, fifo, _ in told.values())
+    return found, sum(causal for causal, _, _ in told), sum(fifo for _, fifo, _ in told)
 
 
 def name_all(
