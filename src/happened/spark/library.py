@@ -212,10 +212,7 @@ def analyze(
     supply(spark)
     kept: Kept
     if io == SPARK:
-        given = columns or {}
-        is_shared = not any(isinstance(of, Column) for of in given.values())
-        key = tuple(sorted(given.items())) if is_shared else None
-        kept, summary = _by_spark(events, rows, key, asking, tables, progress)
+        kept, summary = _by_spark(events, rows, columns or {}, asking, tables, progress)
     else:
         kept, summary = _by_files(rows, work, asking, tables, progress)
     summary["complete"] = complete
@@ -235,11 +232,13 @@ def analyze(
 def _by_spark(
     events: DataFrame,
     rows: DataFrame,
-    key: object,
+    columns: Columns,
     asking: Asked,
     tables: Mapping[str, pa.Schema],
     progress: Progress,
 ) -> tuple[Kept, dict[str, Any]]:
+    is_shared = not any(isinstance(of, Column) for of in columns.values())
+    key = tuple(sorted(columns.items())) if is_shared else None
     with announcing(events.sparkSession, asking.job, progress) as tell:
         tell("bringing computations together, and answering")
         kept = SparkKept(packed := answer(laid_down(events, rows, key), asking), tables)

@@ -126,25 +126,32 @@ def run(
                 write(SCHEMA.empty_table())
         if strict and whole.first:
             raise importing.not_understood(str(whole.first[0]), whole.counts["quarantined"])
-        names = ("computations", "events", "messages", "quarantined", "quarantined_imported")
-        summary: dict[str, Any] = {
-            "format": name,
-            "options": asdict(options),
-            **{key: whole.counts[key] for key in names},
-            "processes": len(whole.processes),
-            "quarantine_examples": [str(each) for each in whole.first],
-            "facts": importing.told_facts(whole.facts),
-            "remarks": importing.remarks(files, [report.processes for report in of_paths], options.together),
-            "files": [
-                {"file": file, "records": of.counts["records"], "quarantined": of.counts["quarantined"]}
-                | whole.files.told(file, FORMATS[name].counts)
-                for file, of in of_files.items()
-            ],
+        processes = [report.processes for report in of_paths]
+        summary = {
+            **_summary(name, options, whole, of_files),
+            "remarks": importing.remarks(files, processes, options.together),
         }
         importing.refuse_nothing(summary["events"], whole.first)
         remove_tree(work)
         importing.write_summary(folder, summary)
     return importing.Import(summary, whole.first)
+
+
+def _summary(name: str, options: Options, whole: "Report", of_files: dict[str, "Report"]) -> dict[str, Any]:
+    names = ("computations", "events", "messages", "quarantined", "quarantined_imported")
+    return {
+        "format": name,
+        "options": asdict(options),
+        **{key: whole.counts[key] for key in names},
+        "processes": len(whole.processes),
+        "quarantine_examples": [str(each) for each in whole.first],
+        "facts": importing.told_facts(whole.facts),
+        "files": [
+            {"file": file, "records": of.counts["records"], "quarantined": of.counts["quarantined"]}
+            | whole.files.told(file, FORMATS[name].counts)
+            for file, of in of_files.items()
+        ],
+    }
 
 
 class Report(importing.Totals):

@@ -41,22 +41,7 @@ def analyse_large(
     phases: Phases,
 ) -> Counter[str]:
     """The totals of the large computations; `found` has one for each."""
-    totals: Counter[str] = Counter()
-    sound: list[tuple[Large, Found]] = []
-    for of, result in zip(large, found, strict=True):
-        if isinstance(result, TraceFault):
-            totals += _quarantine(folder, of, result)
-        else:
-            result.number = len(sound)
-            sound.append((of, result))
-    progress(f"laying out {sum(of.events for of, _ in sound):,} events by epoch")
-    laid: list[tuple[Large, Layout]] = []
-    laying = phases.run("layout", lambda: lay_out(spark, [of for _, of in sound], epoch_events=epoch_events))
-    for (of, _), layout in zip(sound, laying, strict=True):
-        if isinstance(layout, TraceFault):
-            totals += _quarantine(folder, of, layout)
-        else:
-            laid.append((of, layout))
+    totals, laid = _laid_out(spark, large, found, folder, epoch_events, progress, phases)
     layouts = [layout for _, layout in laid]
     for layout in layouts:
         totals += Counter(layout.totals) + Counter(computations=1)
@@ -96,6 +81,35 @@ def analyse_large(
             said = [each.get(question.name, []) for each in told]
             totals += phases.run(question.name, partial(steps[question.name].finish, spark, places, said))
     return totals
+
+
+def _laid_out(
+    spark: Runner,
+    large: Sequence[Large],
+    found: Sequence[Found | TraceFault],
+    folder: AnyPath,
+    epoch_events: int | None,
+    progress: Progress,
+    phases: Phases,
+) -> tuple[Counter[str], list[tuple[Large, Layout]]]:
+    """The layouts of the computations that are sound; the totals of the others."""
+    totals: Counter[str] = Counter()
+    sound: list[tuple[Large, Found]] = []
+    for of, result in zip(large, found, strict=True):
+        if isinstance(result, TraceFault):
+            totals += _quarantine(folder, of, result)
+        else:
+            result.number = len(sound)
+            sound.append((of, result))
+    progress(f"laying out {sum(of.events for of, _ in sound):,} events by epoch")
+    laid: list[tuple[Large, Layout]] = []
+    laying = phases.run("layout", lambda: lay_out(spark, [of for _, of in sound], epoch_events=epoch_events))
+    for (of, _), layout in zip(sound, laying, strict=True):
+        if isinstance(layout, TraceFault):
+            totals += _quarantine(folder, of, layout)
+        else:
+            laid.append((of, layout))
+    return totals, laid
 
 
 def _quarantine(folder: AnyPath, of: Large, fault: TraceFault) -> Counter[str]:
