@@ -75,9 +75,9 @@ def test_spark_tries_again_what_may_have_been_chance(spark, monkeypatch):
         monkeypatch.setattr(tasks.TaskContext, "get", lambda number=number: Attempt(number))
         if number < 3:
             with pytest.raises(MemoryError):
-                tasks._attempt(lack_memory, 1, 4)
+                tasks._attempt(4, lack_memory, 1)
         else:
-            assert isinstance(tasks._attempt(lack_memory, 1, 4), tasks.Trouble)
+            assert isinstance(tasks._attempt(4, lack_memory, 1), tasks.Trouble)
 
 
 def test_executors_that_do_not_reach_what_the_driver_does(tmp_path):
