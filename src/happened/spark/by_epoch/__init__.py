@@ -8,5 +8,5 @@ epoch_layout      what each epoch's task needs, as arrays in files
 stamping          exact vectors of every epoch, in two passes, and what questions ask of epochs, stamped or
                   one after the other
 steps             what else a question needs, registered by its name
-  named_violations, witnesses
+  named_violations, paths_and_cycles
 """

@@ -3,7 +3,7 @@
 In    the early deliveries and lost causes that stamped epochs showed, as integers (see
       causality.questions.order); the cycles of total order
 Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each have the causal path between the sends
-Cost  where there are any: a scan of the splits for the names of the messages; see causal_paths
+Cost  where there are any: a scan of the splits for the names of the messages; see paths_and_cycles
 
 To name a finding, the messages sent at some events are needed, looked up by the epochs of these events. A
 split has events of few epochs, and the findings of an epoch are about messages of few epochs, so each task
@@ -28,7 +28,7 @@ from ..storage import read_arrays, read_part, write_arrays, write_part
 from ..tasks import Runner, on_each
 from .consistent_cuts import epoch_of
 from .epoch_layout import Layout
-from .witnesses import Leg, Step, causal_paths
+from .paths_and_cycles import Leg, Step, causal_paths
 
 WANTED, NAMED = "wanted", "named"
 """In a layout's store, by epoch: the keys of events whose messages are wanted; keys and messages found."""

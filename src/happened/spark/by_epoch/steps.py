@@ -44,8 +44,8 @@ from ..tasks import Runner, on_each
 from .edge_files import parts_of, traffic_rows
 from .epoch_layout import FRONTIER, Layout, load
 from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
+from .paths_and_cycles import count_disagreements, keep_casts
 from .stamping import EpochDone, EpochStep, write_answers
-from .witnesses import count_disagreements, keep_casts
 
 
 class Step(NamedTuple):
