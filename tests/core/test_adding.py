@@ -193,7 +193,7 @@ from happened.causality import encode
 from happened.cli import main
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
-from happened.spark.schemas import spark_schema
+from happened.spark.storage import spark_schema
 from happened.view.prepared import Prepared
 from happened.view.query import matching
 from happened.view.scene import scene

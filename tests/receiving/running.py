@@ -5,8 +5,8 @@ import threading
 import time
 from contextlib import contextmanager
 
+from happened.receiving.intake import WindowRules
 from happened.receiving.receiver import Address, Receiver, Settings
-from happened.receiving.span_window import WindowRules
 
 PATIENCE = 60  # seconds: the machine may be busy
 HERE = Address("127.0.0.1", 0)

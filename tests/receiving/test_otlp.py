@@ -24,11 +24,10 @@ from opentelemetry.trace import SpanKind
 from happened.core.errors import CausalityError
 from happened.receiving import otlp_http
 from happened.receiving.export_requests import Encoding
-from happened.receiving.intake import Intake
+from happened.receiving.intake import Intake, SpanWindow, WindowRules
 from happened.receiving.otlp_grpc import MOST_AWAITED, GrpcReceiver
 from happened.receiving.otlp_http import HttpReceiver
 from happened.receiving.span_log import SpanLog
-from happened.receiving.span_window import SpanWindow, WindowRules
 from receiving.running import until
 from receiving.services import Service
 

@@ -7,9 +7,9 @@ import time
 import pyarrow.parquet as pq
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
-from happened.receiving import settled_trace
+from happened.receiving import span_log
+from happened.receiving.intake import WindowRules
 from happened.receiving.receiver import Receiver, Settings
-from happened.receiving.span_window import WindowRules
 from happened.trace import read
 from happened.trace.importing import import_files
 from happened.trace.schema import SCHEMA
@@ -112,7 +112,7 @@ def test_a_part_that_cannot_be_written_is_written_later(tmp_path, monkeypatch):
         receiver._tell = told.append
         for body in requests_of(1):
             post(receiver, body)
-        monkeypatch.setattr(settled_trace.pq, "write_table", full)
+        monkeypatch.setattr(span_log.pq, "write_table", full)
         for _ in range(3):
             pass_a_window(receiver)
             before = len(tried)
@@ -138,11 +138,11 @@ def test_what_has_not_settled_is_kept_however_short_the_log_is_to_be(tmp_path):
 
 
 def test_old_parts_are_removed_but_not_the_last_which_says_where_to_go_on(tmp_path):
-    kept = settled_trace.SettledTrace(tmp_path)
+    kept = span_log.SettledTrace(tmp_path)
     for number in range(3):
         kept.add([f"t{number}"], SCHEMA.empty_table())
         kept.write(float(number))
-    again = settled_trace.SettledTrace(tmp_path)
+    again = span_log.SettledTrace(tmp_path)
     assert again.known() == (["t0", "t1", "t2"], 2.0)
     again.forget(time.time() + 1)
     assert again.known() == (["t2"], 2.0)
@@ -166,7 +166,7 @@ def test_a_trace_is_not_settled_again_when_its_part_is_old_and_its_log_is_not(tm
                 post(receiver, body)
             until(lambda: (receiver.look(), not receiver.counts()["spans"])[1])
         receiver.close()
-        return settled_trace.SettledTrace(tmp_path / "settled").known()[0]
+        return span_log.SettledTrace(tmp_path / "settled").known()[0]
 
     once = settle(requests_of(1), requests_of(1))
     assert len({*once}) == len(once) and settle([]) == once

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from happened.receiving.span_window import REMEMBERED, SpanWindow, WindowRules
+from happened.receiving.intake import REMEMBERED, SpanWindow, WindowRules
 from happened.trace.readers.span_drafts import Instance, Span
 
 RULES = WindowRules(settle=5, window=60, most_spans=100)

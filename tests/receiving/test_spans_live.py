@@ -16,8 +16,8 @@ from happened.ask import critical_path
 from happened.causality import check
 from happened.causality.judgement import check_path
 from happened.receiving.export_requests import Encoding, decode
+from happened.receiving.intake import SpanWindow, WindowRules
 from happened.receiving.last_minutes import LastMinutes
-from happened.receiving.span_window import SpanWindow, WindowRules
 from happened.trace import read
 from happened.trace.importing import import_files
 from happened.view import viewed

@@ -20,7 +20,7 @@ from happened.sim.network import Network
 from happened.sim.recorder import RunRecorder
 from happened.sim.simulation import Simulation
 from happened.spark import one_pass
-from happened.spark.by_epoch import clock_faults, epoch_layout, stamping
+from happened.spark.by_epoch import epoch_layout, stamping, steps
 from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA, TraceWriter, read
 
@@ -115,7 +115,7 @@ def in_blocks(monkeypatch):
     """Walks go through few columns at a time."""
     monkeypatch.setattr(question, "WIDTH", 5)
     monkeypatch.setattr(necessary, "CELLS", 300)
-    monkeypatch.setattr(clock_faults, "WIDTH", 9)
+    monkeypatch.setattr(steps, "WIDTH", 9)
 
 
 def as_if_wide(monkeypatch):
@@ -305,10 +305,10 @@ def test_large_small_and_scattered_computations_at_once(spark, tmp_path, seed):
 def test_a_trace_written_as_it_happened_is_matched_in_its_splits(spark, tmp_path, seed, monkeypatch):
     """Every delivery finds its send in its own split or among the messages between splits: no second pass."""
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("a second pass over the rows")
 
-    monkeypatch.setattr(one_pass, "_Again", refuse)
+    monkeypatch.setattr(one_pass, "replace", refuse)
     with TraceWriter(tmp_path / "trace", batch_rows=400) as writer:
         simulation = Simulation(
             partial(create, "ks"),

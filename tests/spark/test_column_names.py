@@ -5,7 +5,7 @@ import pytest
 from pyspark.errors import ParseException
 
 from happened.causality.analysis import TABLES
-from happened.spark.schemas import spark_schema
+from happened.spark.storage import spark_schema
 
 STRICT = {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.enforceReservedKeywords": "true"}
 

@@ -13,9 +13,8 @@ from happened import ask
 from happened.ask import history as ask_history
 from happened.cli import main
 from happened.core.errors import CausalityError
-from happened.spark import critical_paths, large_traces
-from happened.spark.critical_paths import critical_path
-from happened.spark.large_traces import LargeTrace, asked_on_spark
+from happened.spark import large_traces
+from happened.spark.large_traces import LargeTrace, asked_on_spark, critical_path
 from happened.spark.splits import splits_of
 from happened.trace import locate
 
@@ -63,7 +62,7 @@ def rich_rows(random, across):
 
 @pytest.mark.sampled
 def test_every_question_is_answered_as_in_one_process(spark, tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(critical_paths, "EVENTS_PER_BUCKET", 30)
+    monkeypatch.setattr(large_traces, "EVENTS_PER_BUCKET", 30)
     splits, seen = 0, []
     for number in range(2 if not THOROUGH else 40):
         random = Random(seed * 1009 + number)

@@ -18,11 +18,11 @@ import happened.spark as hs
 from causality import traces
 from happened.causality.analysis import TABLES, analyse
 from happened.core.errors import CausalityError, TraceFormatError
-from happened.spark import kept, library, workspace
-from happened.spark.announcing import TAG
-from happened.spark.classic import tags_of
+from happened.spark import library, workspace
+from happened.spark.phases import TAG
 from happened.spark.pipeline import analyze_path
-from happened.spark.schemas import TRACE
+from happened.spark.storage import TRACE
+from happened.spark.versions import tags_of
 from happened.trace import SCHEMA
 from happened.trace.store import any_path
 from spark.test_analyze import wild_rows, write
@@ -292,8 +292,8 @@ def test_what_lies_under_work_goes_when_nothing_can_need_it(spark, tmp_path, row
 def test_a_frame_is_shuffled_once_for_all_questions_and_forgotten_with_its_frames(spark, rows, monkeypatch):
     """Spark keeps what was laid down as long as the frame lives, and answers as long as theirs do."""
     laid = []
-    original = kept.lay_down
-    monkeypatch.setattr(kept, "lay_down", lambda rows: laid.append(original(rows)) or laid[-1])
+    original = workspace.lay_down
+    monkeypatch.setattr(workspace, "lay_down", lambda rows: laid.append(original(rows)) or laid[-1])
     events = frame_of(spark, rows)
     stamps, early = hs.stamp(events), hs.violations(events)
     assert len(laid) == 1 and laid[0].is_cached
@@ -357,14 +357,14 @@ def test_on_other_machines_work_must_be_given_and_be_seen_by_all(spark, tmp_path
         hs.stamp(events, io="direct")
     with pytest.raises(CausalityError, match=r"io=.direct"):
         hs.stamp(events, work=tmp_path)
-    original = workspace.whole_file
+    original = workspace.stream_part
 
-    def elsewhere(path):  # what is written on a machine with another disk
-        return original(Path(str(path) + ".elsewhere"))
+    def elsewhere(path, tables):  # what is written on a machine with another disk
+        return original(Path(str(path) + ".elsewhere"), tables)
 
-    monkeypatch.setattr(workspace, "whole_file", elsewhere)
+    monkeypatch.setattr(workspace, "stream_part", elsewhere)
     with pytest.raises(CausalityError, match=r"wrote \d+ parts .* of which this process sees 0: give work="):
-        workspace.lay_down(library.as_events(events), tmp_path / "trace", tmp_path / "quarantine")
+        workspace.write_trace(library.as_events(events), tmp_path / "trace", tmp_path / "quarantine")
 
 
 def test_answers_in_a_store_are_read_by_tasks(spark, store, bucket, rows, monkeypatch):
@@ -374,7 +374,7 @@ def test_answers_in_a_store_are_read_by_tasks(spark, store, bucket, rows, monkey
     table = analyse(traces.table(rows)).table("stamps")
     workspace.write_part(folder, "one", table.slice(0, 7))
     workspace.write_part(folder, "two", table.slice(7))
-    assert rows_of(workspace.read_table(spark, folder, TABLES["stamps"]), "stamps") == expected_rows(
+    assert rows_of(workspace.read_rows(spark, folder, TABLES["stamps"]), "stamps") == expected_rows(
         rows, "stamps"
     )
 
@@ -444,6 +444,6 @@ def test_nothing_but_one_function_asks_for_what_spark_connect_has_not():
         f"{path.relative_to(root)}: {line.strip()}"
         for path in root.rglob("*.py")
         for line in path.read_text().splitlines()
-        if path.name != "classic.py" and only_classic.search(line)
+        if path.name != "versions.py" and only_classic.search(line)
     }
     assert not found

@@ -22,8 +22,7 @@ from happened.causality.live import Rules
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.spark.live.bucket import Bucket
 from happened.spark.live.live_job import FORMAT, committed, follow, last_manifest
-from happened.spark.live.trace_source import TraceReader, TraceSource
-from happened.spark.live.trace_tail import FileRange, TraceTail
+from happened.spark.live.trace_source import FileRange, TraceReader, TraceSource, TraceTail
 from happened.spark.versions import has
 
 QUESTIONS = ["stamp", "predecessors", "order"]

@@ -57,7 +57,7 @@ def test_a_task_that_was_thought_dead_does_not_spoil_a_second_pass(spark, tmp_pa
     assert large.events == table.num_rows
     assert {path.parent.name for path in large.files} == {"edges-again"}, "no message lay in doubt"
     before = {path: path.read_bytes() for path in [*large.files, *large.fates]}
-    late = one_pass._Pass(splits, found, whole, stores, 1, True)
+    late = one_pass._Pass(found, whole, stores, 1, True)
     for number in range(len(splits)):
         late.emit(number)
     assert {path: path.read_bytes() for path in before} == before

@@ -74,7 +74,7 @@ def test_rows_of_spark_become_parts_at_a_url(executors, bucket):
     folder = any_path(bucket)
     rows = executors.range(0, 10, 1, 3).selectExpr("id", "map(string(id), id) AS clock").where("id < 7")
     for _ in range(2):
-        write_rows(rows, folder / "table", "rows", folder / ".work")
+        write_rows(rows, folder / "table")
     files = files_below(folder)
     assert [file.parent.name for file in files] == ["table"] * len(files)
     written = pa.concat_tables([pq.read_table(arrow_source(file)) for file in files])

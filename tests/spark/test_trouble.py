@@ -11,8 +11,7 @@ from happened import trace
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.spark import tasks
 from happened.spark.pipeline import analyze_path as analyze
-from happened.spark.preflight import WORD, Preflight, preflight
-from happened.spark.tasks import Emitted, exchange, on_tasks
+from happened.spark.tasks import WORD, Emitted, Preflight, exchange, on_tasks, preflight
 from spark.test_analyze import write
 
 
@@ -76,9 +75,9 @@ def test_spark_tries_again_what_may_have_been_chance(spark, monkeypatch):
         monkeypatch.setattr(tasks.TaskContext, "get", lambda number=number: Attempt(number))
         if number < 3:
             with pytest.raises(MemoryError):
-                tasks._attempt(lack_memory, 1, 4)
+                tasks._attempt(4, lack_memory, 1)
         else:
-            assert isinstance(tasks._attempt(lack_memory, 1, 4), tasks.Trouble)
+            assert isinstance(tasks._attempt(4, lack_memory, 1), tasks.Trouble)
 
 
 def test_executors_that_do_not_reach_what_the_driver_does(tmp_path):

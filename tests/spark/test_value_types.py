@@ -6,8 +6,7 @@ import pytest
 
 import happened.spark as hs
 from happened.core.errors import TraceFormatError
-from happened.spark.event_columns import as_events
-from happened.spark.event_rows import UNREADABLE
+from happened.spark.event_rows import UNREADABLE, as_events
 
 EVENT = "'p' as process, 1L as seq, 'internal' as kind"
 

@@ -7,8 +7,8 @@ import pytest
 
 import happened.spark as hs
 from happened.core.errors import CausalityError
+from happened.spark import session
 from happened.spark import session as module
-from happened.spark import workers
 from spark.interpreters import without_the_package
 
 REMEDY = (
@@ -77,6 +77,6 @@ def test_nothing_is_asked_where_workers_run_this_python(spark, monkeypatch):
     asked = []
     monkeypatch.setattr(module, "_supplied", set())
     monkeypatch.setattr(module, "check_workers", asked.append)
-    assert workers.run_this_python(spark)
+    assert session.run_this_python(spark)
     module.supply(spark)
     assert not asked

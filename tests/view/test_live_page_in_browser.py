@@ -4,8 +4,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from happened.receiving.export_requests import Encoding, decode
+from happened.receiving.intake import SpanWindow, WindowRules
 from happened.receiving.last_minutes import LastMinutes
-from happened.receiving.span_window import SpanWindow, WindowRules
 from happened.report.live_page import live_page
 from receiving.services import SKEW, Service, an_order
 from view.chromium import Tab

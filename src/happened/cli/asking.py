@@ -271,7 +271,7 @@ def _answer(arguments: argparse.Namespace) -> ask.CriticalPath:
         history, request = history_of_request(arguments, arguments.request)
         return ask.critical_path(history, request, by=arguments.by)
     if is_for_spark(arguments):
-        from ..spark.critical_paths import critical_path as on_all
+        from ..spark.large_traces import critical_path as on_all
 
         with on_spark(arguments) as trace:
             return on_all(trace, arguments.by)

@@ -24,7 +24,7 @@ from ..net.transport import Guard
 from ..ordering import DEFAULT, protocols
 from .options import local_path, option
 from .parser import Parser
-from .terminal import note, stdin_lines
+from .terminal import note, stdin_lines, until_one_ends
 
 HELP = """\
 /re N TEXT       answer line N

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError("a trace that still grows is not complete: drop --follow or --complete")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from ..spark.live.live_job import follow, has_not_begun
-    from ..spark.live.trace_tail import TraceTail
+    from ..spark.live.trace_source import TraceTail
     from ..spark.session import session
 
     retire = int((arguments.settle or SETTLE) * 1000)

@@ -36,8 +36,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..receiving.intake import WindowRules
     from ..receiving.receiver import Receiver, Settings
-    from ..receiving.span_window import WindowRules
 
     if arguments.trace is not None:
         raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")

@@ -1,12 +1,11 @@
 """Spans as they are made: what OpenTelemetry's exporters and collectors send over OTLP, judged at once.
 
 export_requests  what is sent, and what is answered
-span_log         requests on disk before they are answered, as the collector's file exporter would write them
-span_window      the spans of the last minutes: which traces are open, have ended, or have gone
-intake           from a request to the log and the window, and refusals when it is too much
+span_log         requests on disk before they are answered, as the collector's file exporter writes them,
+                 and the traces that have left the window, as a trace that grows
+intake           from a request to the log and the window of the last minutes, and refusals
 otlp_http        POST /v1/traces
 otlp_grpc        TraceService/Export
-settled_trace    the traces that have left the window, as a trace that grows
 last_minutes     what the traces that have ended show: a trace and tables
 receiver         all of that, running
 

@@ -34,44 +34,28 @@ from ..trace.readers.span_drafts import Instance, Span
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
-from .span_window import Group, Version
+from .intake import Group, Version
 
 QUESTIONS = ("order", "dependencies")
 MOST_LEFT_OUT = 1000
 OPTIONS = Options()
 
-REQUESTS = pa.schema([pa.field("request", pa.string()), pa.field("took", pa.int64())])
-"""How long each request took, in ns after correction for skew, the slowest first."""
-CRITICAL_PATH = pa.schema(
-    [
-        pa.field("place", pa.string()),
-        pa.field("requests", pa.int64()),
-        pa.field("took", pa.int64()),
-        pa.field("saved", pa.int64()),
-    ]
-)
-"""The shares of places in the critical paths of all requests, as `happened ask critical-path` has them."""
-SLOWEST = pa.schema(
-    [
-        pa.field("request", pa.string()),
-        pa.field("place", pa.string()),
-        pa.field("took", pa.int64()),
-        pa.field("begin", pa.string()),
-        pa.field("end", pa.string()),
-        pa.field("label", pa.string()),
-    ]
-)
-"""The critical path of the slowest request, from its first event to its last."""
-SKEW = pa.schema(
-    [
-        pa.field("process", pa.string()),
-        pa.field("clock_offset", pa.int64()),
-        pa.field("drift", pa.float64()),
-        pa.field("feasible", pa.bool_()),
-    ]
-)
-"""How far the clock of each instance is ahead of the median one at the newest event, in ns; and how fast that
-grows. By all traces together; not `feasible` where no offsets and drifts explain all times."""
+TEXT, NUMBER = pa.string(), pa.int64()
+SHARE = {"place": TEXT, "requests": NUMBER, "took": NUMBER, "saved": NUMBER}
+SEGMENT = {"request": TEXT, "place": TEXT, "took": NUMBER, "begin": TEXT, "end": TEXT, "label": TEXT}
+CLOCK = {"process": TEXT, "clock_offset": NUMBER, "drift": pa.float64(), "feasible": pa.bool_()}
+TIMING = {
+    "requests": pa.schema({"request": TEXT, "took": NUMBER}),
+    "critical_path": pa.schema(SHARE),
+    "slowest": pa.schema(SEGMENT),
+    "skew": pa.schema(CLOCK),
+}
+"""requests       how long each took, in ns after correction for skew, the slowest first
+critical_path  the shares of places in the critical paths of all requests (`happened ask critical-path`)
+slowest        the critical path of the slowest request, from its first event to its last
+skew           how far the clock of each instance is ahead of the median one at the newest event, in ns; and
+               how fast that grows. By all traces together; not `feasible` where no offsets and drifts explain
+               all times"""
 
 
 @dataclass(frozen=True)
@@ -174,14 +158,13 @@ def _causal(analysis: AnswerTables, name: str) -> pa.Table:
 
 def _timing(trace: pa.Table) -> dict[str, pa.Table]:
     """The tables about time; they have no rows where there are no times."""
-    rows: dict[str, list[Any]] = {"requests": [], "critical_path": [], "slowest": [], "skew": []}
+    rows: dict[str, list[Any]] = {name: [] for name in TIMING}
     if trace.num_rows:
         history = load(trace)
         rows["skew"] = _skew(history)
         with suppress(NoTimes):
             rows |= _paths(critical_path(history))
-    schemas = {"requests": REQUESTS, "critical_path": CRITICAL_PATH, "slowest": SLOWEST, "skew": SKEW}
-    return {name: pa.Table.from_pylist(rows[name], schema=schema) for name, schema in schemas.items()}
+    return {name: pa.Table.from_pylist(rows[name], schema=schema) for name, schema in TIMING.items()}
 
 
 def _paths(found: CriticalPath) -> dict[str, list[Any]]:
@@ -214,4 +197,4 @@ def _skew(history: History) -> list[dict[str, Any]]:
     # Only differences are known. Most clocks agree, so that the ones that do not stand out from the median.
     ahead = ahead - int(np.median(ahead))
     columns = zip(names, ahead.tolist(), skew.drifts.tolist(), skew.feasible.tolist(), strict=True)
-    return [dict(zip(SKEW.names, row, strict=True)) for row in columns]
+    return [dict(zip(CLOCK, row, strict=True)) for row in columns]

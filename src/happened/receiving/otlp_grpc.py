@@ -12,16 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from ..core.errors import CausalityError
-from .export_requests import (
-    INVALID_ARGUMENT,
-    RESOURCE_EXHAUSTED,
-    Encoding,
-    Malformed,
-    retry_info,
-    retry_status,
-    status,
-    success,
-)
+from . import export_requests as answers
 from .intake import MOST_REQUESTS, Full, Intake
 
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
@@ -69,20 +60,20 @@ class GrpcReceiver:
             return _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "a call without a request", [])
         try:
             with self._intake.room(len(body)):
-                request = self._intake.take(Encoding.PROTOBUF, body, "gRPC")
+                request = self._intake.take(answers.Encoding.PROTOBUF, body, "gRPC")
         except Full as full:
-            details = retry_status(RESOURCE_EXHAUSTED, str(full), full.seconds)
+            details = answers.retry_status(answers.RESOURCE_EXHAUSTED, str(full), full.seconds)
             # Go's exporters read the first, Python's the second.
             told = [
                 ("grpc-status-details-bin", details),
-                ("google.rpc.retryinfo-bin", retry_info(full.seconds)),
+                ("google.rpc.retryinfo-bin", answers.retry_info(full.seconds)),
             ]
             return _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(full), told)
-        except Malformed as error:
-            details = status(Encoding.PROTOBUF, INVALID_ARGUMENT, str(error))
+        except answers.Malformed as error:
+            details = answers.status(answers.Encoding.PROTOBUF, answers.INVALID_ARGUMENT, str(error))
             told = [("grpc-status-details-bin", details)]
             return _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error), told)
-        return success(Encoding.PROTOBUF, request.left_out)
+        return answers.success(answers.Encoding.PROTOBUF, request.left_out)
 
     def _await(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes | None:
         with self._lock:
@@ -100,10 +91,7 @@ class GrpcReceiver:
 
 
 def _refuse(
-    context: grpc.ServicerContext,
-    code: grpc.StatusCode,
-    reason: str,
-    told: list[tuple[str, bytes]],
+    context: grpc.ServicerContext, code: grpc.StatusCode, reason: str, told: list[tuple[str, bytes]]
 ) -> bytes:
     context.set_trailing_metadata(told)
     context.set_code(code)

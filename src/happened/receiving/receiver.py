@@ -10,18 +10,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..ask.history import printable
 from ..core.errors import CausalityError
 from ..report.live_page import live_page
 from ..trace.atomic import whole_file
-from .intake import Intake
+from .intake import Intake, SpanWindow, Version, WindowRules
 from .last_minutes import LastMinutes, Told, assemble, groups_of, load_kernels
 from .otlp_http import PATH, HttpReceiver
-from .settled_trace import SettledTrace
-from .span_log import SpanLog
-from .span_window import SpanWindow, Version, WindowRules
+from .span_log import SettledTrace, SpanLog
+
+if TYPE_CHECKING:
+    from .otlp_grpc import GrpcReceiver
 
 STEPS = 10  # of a window, in which traces leave it: parts of the settled trace should not be too many
 SHARE = 4  # of the time, at most one part in so many is spent on telling
@@ -45,14 +46,6 @@ class Settings:
     rules: WindowRules = field(default_factory=WindowRules)
     every: float = 1.0
     keep: float = 86_400.0
-
-
-class _Server(Protocol):
-    port: int
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class Receiver:
@@ -84,8 +77,8 @@ class Receiver:
         if again := self._intake.replay(since, gone):
             tell(f"{again:,} requests of the last minutes are taken from {out / 'spans'}")
 
-    def _listen(self) -> list[_Server]:
-        servers: list[_Server] = []
+    def _listen(self) -> "list[HttpReceiver | GrpcReceiver]":
+        servers: list[HttpReceiver | GrpcReceiver] = []
         try:
             if (at := self._settings.grpc) is not None:
                 servers.append(grpc := _grpc_receiver(self._intake, at))
@@ -184,7 +177,7 @@ class Receiver:
         _replace(self._out / "live.json", json.dumps(state, indent=2) + "\n")
 
 
-def _grpc_receiver(intake: Intake, at: Address) -> _Server:
+def _grpc_receiver(intake: Intake, at: Address) -> "GrpcReceiver":
     """Only those who want gRPC need its package."""
     try:
         from .otlp_grpc import GrpcReceiver

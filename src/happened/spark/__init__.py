@@ -11,31 +11,29 @@ passes between tasks. Spark reads, shuffles, keeps and writes (io="spark"), or t
 Parquet themselves (io="direct"), from paths or URLs that every executor reaches. Everything runs on classic
 Spark and on Spark Connect.
 
-library          DataFrames in and out
-frame_answers    io="spark": answers about a frame shuffled by computation; kept: how long they live
-workspace        io="direct": a frame as files
-not_judged       errors and warnings about rows that could not be judged
-span_frames      tables of spans as events; record_frames those of commits, messages and transactions
-asked_frames     the answers of `happened.ask`, for frames
-log_import       `happened import` on Spark; source_import whatever Spark can read
+library          DataFrames in and out; not_judged: errors and warnings about rows that could not be judged
+event_rows       traces and frames as rows of events
+record_frames    frames of spans, commits, messages and transactions; an import of whatever Spark can read
+asked_frames     the answers of `happened.ask`, for frames; large_traces: for traces at a path
+log_import       `happened import` of files on Spark
 pipeline         from a trace at a path to tables in a directory: `happened analyze`
-in_parts         from splits to parts of tables, on Spark or inside one task
+frame_answers    io="spark": answers about a frame shuffled by computation (laid_frames)
+in_parts         io="direct": from splits to parts of tables, on Spark or inside one task
 splits, sizes    what a task reads, and how large the computations are
 one_pass         every split is read once: whole computations are answered, large ones leave edges
-whole            computations that fit a task
-by_epoch         computations that do not
+by_epoch         computations that do not fit a task
 live             traces as they are being written: `stream`, and `happened stream`
 tasks, storage   how tasks get their work, and where they write results
-preflight        checks that executors reach the same directories as the driver
-workers          checks that Python workers have the packages they need
-writing          tables through Spark's own writers
+workspace        how long answers are kept, and a frame as files; writing: tables through Spark's own writers
+phases           the phases of a run: announced, and recorded so that it can be resumed
+session          the running session, or a new one
 versions         what older versions of PySpark lack
-phases           the finished phases of a run, so that it can be resumed
-session          the running session, or a new one; announcing: descriptions of our jobs on Spark's pages
 
 Names are imported when they are first used, so importing this package imports nothing else. `deliver` is
 `happened.streaming.deliver`, offered here too because people look for it here.
 """
+
+from ..core.extras import imported_when_used
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,8 +60,7 @@ if TYPE_CHECKING:
     )
     from .live.frames import Stream, stream
     from .not_judged import NotJudged
-    from .record_frames import dag, history, log
-    from .span_frames import spans
+    from .record_frames import dag, history, log, spans
 
     deliver: Callable[..., Any]
 
@@ -100,39 +97,17 @@ __all__ = [
 ]
 
 
-_ASKED = ("critical_path", "future", "influenced", "past", "requests", "why")
 _HOMES = {
     **dict.fromkeys(__all__, ".library"),
-    **dict.fromkeys(_ASKED, ".asked_frames"),
-    **dict.fromkeys(("dag", "history", "log"), ".record_frames"),
+    **dict.fromkeys(("critical_path", "future", "influenced", "past", "requests", "why"), ".asked_frames"),
+    **dict.fromkeys(("dag", "history", "log", "spans"), ".record_frames"),
+    **dict.fromkeys(("Stream", "stream"), ".live.frames"),
     "NotJudged": ".not_judged",
     "deliver": "..streaming",
-    "spans": ".span_frames",
-    "Stream": ".live.frames",
-    "stream": ".live.frames",
 }
 
-
-def _look_up(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    from ..core.extras import how_to_install
-
-    try:
-        found = getattr(import_module(_HOMES[name], __name__), name)
-    except ImportError as error:
-        advice = how_to_install(error)
-        if advice is None:
-            raise
-        raise ImportError(f"happened.spark.{name} cannot be used: {advice}", name=error.name) from error
-    globals()[name] = found
-    return found
-
-
 if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept any misspelt name
-    __getattr__ = _look_up  # PEP 562
+    __getattr__ = imported_when_used(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

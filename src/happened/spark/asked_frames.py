@@ -14,11 +14,10 @@ on_bad   "raise": NotJudged if a computation that the answer needs cannot be jud
 
 import pickle
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import count
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -27,47 +26,47 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .. import ask
-from ..ask.critical import MOST_PLACES, Between, By, Paths, Spent, check_by, told
+from ..ask.critical import By, Paths, check_by, told
 from ..ask.history import History, load
 from ..causality.analysis import sound
 from ..causality.questions import Answers
 from ..core.errors import CausalityError
 from ..trace.readers.span_joins import leaders_of
-from ..trace.schema import ASKED, DEFAULTS, SCHEMA
-from .critical_paths import EVENTS_PER_BUCKET, NEEDED
-from .event_columns import as_events, with_columns
-from .event_rows import UNREADABLE
-from .large_traces import MOST_COMPUTATIONS, MOST_GATHERED, Hits, LargeTrace, _hits
+from ..trace.schema import ASKED, DEFAULTS, QUARANTINE, SCHEMA
+from .event_rows import UNREADABLE, as_events, with_columns
+from .large_traces import (
+    EVENTS_PER_BUCKET,
+    MOST_COMPUTATIONS,
+    MOST_GATHERED,
+    NEEDED,
+    Hits,
+    LargeTrace,
+    _hits,
+    add_up,
+)
 from .not_judged import MOST_REASONS, RAISE, NotJudged, check_on_bad
-from .schemas import spark_schema
 from .session import supply
-from .splits import TELLING, sort_out
+from .splits import TELLING, padded, sort_out
+from .storage import spark_schema
 from .tasks import pack_table, unpack_table
 
 Columns = Mapping[str, str | Column]
 HOME = "_home"
 
-BAD = pa.schema([("computation", pa.string()), ("reason", pa.string())])
-REQUESTS = pa.schema(
-    [
-        ("request", pa.string()),
-        ("computation", pa.string()),
-        ("events", pa.int64()),
-        ("place", pa.string()),
-        ("label", pa.string()),
-        ("begin", pa.int64()),
-        ("took", pa.int64()),
-        ("path", pa.list_(pa.struct([("place", pa.string()), ("took", pa.int64())]))),
-    ]
-)
+
+class Shared(TypedDict, total=False):
+    """What the trace's columns are called in the frame, and what becomes of what cannot be judged."""
+
+    columns: Columns | None
+    on_bad: str
+
+
+TEXT, NUMBER = pa.string(), pa.int64()
+SEGMENT = pa.struct([("place", TEXT), ("took", NUMBER)])
+OF_REQUEST = {"request": TEXT, "computation": TEXT, "events": NUMBER, "place": TEXT, "label": TEXT}
+REQUESTS = pa.schema({**OF_REQUEST, "begin": NUMBER, "took": NUMBER, "path": pa.list_(SEGMENT)})
 SHARES = pa.schema(
-    [
-        ("place", pa.string()),
-        ("requests", pa.int64()),
-        ("took", pa.int64()),
-        ("share", pa.float64()),
-        ("saved", pa.int64()),
-    ]
+    {"place": TEXT, "requests": NUMBER, "took": NUMBER, "share": pa.float64(), "saved": NUMBER}
 )
 
 
@@ -114,15 +113,12 @@ def critical_path(
     kept = F.map_filter("attributes", lambda name, _: name.isin(*NEEDED))
     grouped = _by_home(rows.withColumn("attributes", kept).drop("label"))
     _check(rows, grouped, on_bad)
-    spent = Spent()
-    for of_chunk in _results(grouped, partial(_spent, by)):
-        spent.add(of_chunk)
+    spent, saved = add_up(
+        _results(grouped, lambda history: Paths(history, by).spent),
+        lambda places: _results(grouped, lambda history: Paths(history, by).saved(places)),
+    )
     if not spent.took:
         raise ask.NoTimes("no request has two events with a time, so there is no critical path in time")
-    places = spent.ranked[:MOST_PLACES]
-    saved: Counter[Between] = Counter(dict.fromkeys(places, 0))
-    for of_chunk in _results(grouped, partial(_saved, by, places)):
-        saved.update(of_chunk)
     total = sum(spent.took.values())
     shares = [
         (told(place), spent.requests[place], spent.at[place], spent.at[place] / total if total else None,
@@ -132,42 +128,28 @@ def critical_path(
     return _frame(spark, shares, SHARES)
 
 
-def why(
-    events: DataFrame,
-    event: str,
-    *,
-    depth: int | None = None,
-    columns: Columns | None = None,
-    on_bad: str = RAISE,
-) -> ask.Why:
+def why(events: DataFrame, event: str, *, depth: int | None = None, **shared: Unpack[Shared]) -> ask.Why:
     """The causes of an event as a tree, and the chain of causes that it waited for."""
-    return ask.why(_asked(events, columns, on_bad).about(event), event, depth=depth)
+    return ask.why(_asked(events, **shared).about(event), event, depth=depth)
 
 
-def past(events: DataFrame, event: str, *, columns: Columns | None = None, on_bad: str = RAISE) -> DataFrame:
+def past(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame:
     """All events that happened before one, causes before effects; times are corrected."""
-    found = ask.past(_asked(events, columns, on_bad).about(event), event)
-    return _from_arrow(events.sparkSession, found)
+    found = ask.past(_asked(events, **shared).about(event), event)
+    return _frame(events.sparkSession, [tuple(row.values()) for row in found.to_pylist()], found.schema)
 
 
-def future(
-    events: DataFrame, event: str, *, columns: Columns | None = None, on_bad: str = RAISE
-) -> DataFrame:
+def future(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame:
     """All events that one happened before, causes before effects; times are corrected."""
-    found = ask.future(_asked(events, columns, on_bad).about(event), event)
-    return _from_arrow(events.sparkSession, found)
+    found = ask.future(_asked(events, **shared).about(event), event)
+    return _frame(events.sparkSession, [tuple(row.values()) for row in found.to_pylist()], found.schema)
 
 
 def influenced(
-    events: DataFrame,
-    request: str,
-    *,
-    direction: str = "past",
-    columns: Columns | None = None,
-    on_bad: str = RAISE,
+    events: DataFrame, request: str, *, direction: str = "past", **shared: Unpack[Shared]
 ) -> ask.Influences:
     """The requests that influenced one, each with a chain; with direction="future", those it influenced."""
-    history, name = _asked(events, columns, on_bad).about_request(request)
+    history, name = _asked(events, **shared).about_request(request)
     return ask.influenced(history, name, direction=direction)
 
 
@@ -178,7 +160,7 @@ def _events(events: DataFrame, columns: Columns | None) -> DataFrame:
     return rows.fillna(DEFAULTS)
 
 
-def _asked(events: DataFrame, columns: Columns | None, on_bad: str) -> "AskedFrame":
+def _asked(events: DataFrame, columns: Columns | None = None, on_bad: str = RAISE) -> "AskedFrame":
     check_on_bad(on_bad)
     return AskedFrame(_events(events, columns), on_bad)
 
@@ -207,10 +189,10 @@ class AskedFrame(LargeTrace):
                 f"the question needs {events:,} events, and at most {MOST_GATHERED:,} can be held at once; "
                 "filter the frame to fewer computations"
             )
-        table = _whole(_gathered(rows))
+        table = padded(_gathered(rows), SCHEMA)
         kept, bad = _judged(table)
         unread = _gathered(self._unread.limit(MOST_COMPUTATIONS))
-        bad = pa.concat_tables([bad, unread.select(BAD.names).cast(BAD)])
+        bad = pa.concat_tables([bad, unread.cast(QUARANTINE)])
         _tell(bad, self._on_bad)
         if not kept.num_rows:
             raise _not_judged(bad)
@@ -254,25 +236,13 @@ def _gathered(rows: DataFrame) -> pa.Table:
     return pa.table({field.name: pa.array([], pa.string()) for field in rows.schema})
 
 
-def _whole(rows: pa.Table) -> pa.Table:
-    """A table of SCHEMA; missing columns are null."""
-    columns = [
-        rows[field.name].cast(field.type)
-        if field.name in rows.column_names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in SCHEMA
-    ]
-    return pa.table(columns, schema=SCHEMA)
-
-
 def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of sound computations, and the rows left out, as BAD."""
+    """The rows of sound computations, and the rows left out, as QUARANTINE."""
     events, no_events = sort_out(rows)
     answers = Answers()
     parts = [part for part, _ in sound(events, answers)]
     told = [no_events, *answers.tables.get("quarantine", ())]
-    bad = pa.concat_tables([table.select(BAD.names).cast(BAD) for table in told])
-    return pa.concat_tables([events.slice(0, 0), *parts]), bad
+    return pa.concat_tables([events.slice(0, 0), *parts]), pa.concat_tables(told)
 
 
 def _by_home(rows: DataFrame) -> DataFrame:
@@ -316,26 +286,26 @@ def _each_chunk(
     answer: Callable[[History], pa.Table], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for rows in _chunks(batches):
-        kept, _ = _judged(_whole(rows))
+        kept, _ = _judged(padded(rows, SCHEMA))
         if kept.num_rows:
             yield from answer(load(kept)).to_batches()
 
 
 def _bad(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for rows in _chunks(batches):
-        _, bad = _judged(_whole(rows))
+        _, bad = _judged(padded(rows, SCHEMA))
         yield from bad.to_batches()
 
 
 def _check(rows: DataFrame, grouped: DataFrame, on_bad: str) -> None:
     """Raise, or warn of, what an answer about all requests would leave out."""
     check_on_bad(on_bad)
-    unsound = grouped.mapInArrow(_bad, spark_schema(BAD))
+    unsound = grouped.mapInArrow(_bad, spark_schema(QUARANTINE))
     _tell(_gathered(_unread(rows).union(unsound).limit(MOST_COMPUTATIONS)), on_bad)
 
 
 def _unread(rows: DataFrame) -> DataFrame:
-    """Rows that are not events, as BAD."""
+    """Rows that are not events, as QUARANTINE."""
     reason = F.col(UNREADABLE).alias("reason")
     name = F.coalesce("computation", F.lit("")).alias("computation")
     return rows.where(F.col(UNREADABLE).isNotNull()).select(name, reason)
@@ -371,14 +341,6 @@ def _results(grouped: DataFrame, answer: Callable[[History], Any]) -> Iterator[A
         yield pickle.loads(bytes(row["result"]))
 
 
-def _spent(by: By, history: History) -> Spent:
-    return Paths(history, by).spent
-
-
-def _saved(by: By, places: list[Between], history: History) -> dict[Between, int]:
-    return Paths(history, by).saved(places)
-
-
 def _requests(by: By, history: History) -> pa.Table:
     codes, names = history.requests
     events = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
@@ -403,8 +365,3 @@ def _requests(by: By, history: History) -> pa.Table:
 
 def _frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> DataFrame:
     return spark.createDataFrame(rows, spark_schema(schema))
-
-
-def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    rows = [tuple(row.values()) for row in table.to_pylist()]
-    return spark.createDataFrame(rows, spark_schema(table.schema))

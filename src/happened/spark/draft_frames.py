@@ -5,32 +5,39 @@ Out   rows of trace.SCHEMA. Records and causes that were left out are rows with 
       event_rows.UNREADABLE, so that answers about the frame can report them. A record that repeats another
       exactly is taken once
 Cost  one pass to parse, whose drafts Spark keeps as long as the frame; one shuffle of the drafts by
-      computation, when the frame is used. Traces are linked as in an import (linked_traces)
+      computation, when the frame is used. A frame has no order, so nothing here depends on one: the drafts of
+      a computation are sorted by their content
 
-A frame has no order, so nothing here depends on one: the drafts of a computation are sorted by their content.
+Request traces that name spans of one another, or share a channel, are one computation; `leaders_of_linked`
+finds which (as an import of files does). It costs nothing where no trace names another; else one join of the
+references with ids, and rounds over the linked traces alone: connected components by the smallest label seen.
+In each round a trace takes the smallest label of its neighbours, and then that label's own label, so that
+paths shorten by half. It ends when no label changes; BOUND rounds are enough for all that can be stored.
 """
 
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from ..core.errors import CausalityError
 from ..trace.readers import Assembly, Draft, Options, QuarantinedRecord
 from ..trace.readers.draft import PACKED, QUARANTINE, packed_table, storable, unpacked_drafts
 from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
 from ..trace.readers.table_spans import Record, records_of
+from ..trace.store import AnyPath
 from ..trace.writer import table_from_rows
 from .event_rows import UNREADABLE
-from .linked_traces import leaders_of_linked
-from .schemas import TRACE, spark_schema
 from .session import supply
-from .splits import UNCHECKED
-from .workspace import Workspace
+from .splits import UNCHECKED, padded
+from .storage import TRACE, read_rows, spark_schema, write_rows
+from .workspace import Workspace, forgotten_with
 
 Parse = Callable[[Record], Iterable[Draft | QuarantinedRecord]]
 Assemble = Callable[[Iterable[Draft], Options], Assembly]
@@ -66,7 +73,7 @@ def events_of(
     """
     spark = records.sparkSession
     supply(spark)
-    parsed = records.mapInArrow(_parser(parse), spark_schema(PARSED)).persist()
+    parsed = records.mapInArrow(partial(_parse, parse), spark_schema(PARSED)).persist()
     drafts = parsed.where(F.col("drafts").isNotNull()).select(
         "computation", "ids", "drafts", "named", "channels"
     )
@@ -78,7 +85,7 @@ def events_of(
         drafts.select("computation", "drafts")
         .repartition("computation")
         .sortWithinPartitions("computation")
-        .mapInArrow(_assembler(assemble), spark_schema(ASSEMBLED))
+        .mapInArrow(partial(_assemble, assemble), spark_schema(ASSEMBLED))
     )
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE]
     every = rows.union(parsed.where(F.col(LEFT_OUT).isNotNull()).select(*nothing, LEFT_OUT))
@@ -90,16 +97,8 @@ def events_of(
     if workspace is not None:
         workspace.keep()
         events._happened_workspace = workspace  # type: ignore[attr-defined]
-    weakref.finalize(events, _let_go, parsed).atexit = False
+    forgotten_with(events, parsed)
     return events
-
-
-def _let_go(parsed: DataFrame) -> None:
-    """Let Spark drop its copy; a frame that was derived from it is computed again without the copy."""
-    try:
-        parsed.unpersist()
-    except Exception:  # the session has ended, and the copy with it
-        return
 
 
 def _sentence(told: Column) -> Column:
@@ -128,20 +127,17 @@ def _joined(drafts: DataFrame, workspace: Workspace) -> DataFrame:
     )
 
 
-def _parser(parse: Parse) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            drafts: list[Draft] = []
-            left_out: list[QuarantinedRecord] = []
-            for each in storable(chain.from_iterable(map(parse, records_of(batch)))):
-                if isinstance(each, Draft):
-                    drafts.append(each)
-                else:
-                    left_out.append(each)
-            yield from _parsed(drafts).to_batches()
-            yield from _padded(pa.schema([_told]), [_row(left_out)], len(left_out)).to_batches()
-
-    return run
+def _parse(parse: Parse, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        drafts: list[Draft] = []
+        left_out: list[QuarantinedRecord] = []
+        for each in storable(chain.from_iterable(map(parse, records_of(batch)))):
+            if isinstance(each, Draft):
+                drafts.append(each)
+            else:
+                left_out.append(each)
+        yield from _parsed(drafts).to_batches()
+        yield from padded(pa.table([_row(left_out)], [LEFT_OUT]), PARSED).to_batches()
 
 
 def _parsed(drafts: Sequence[Draft]) -> pa.Table:
@@ -156,7 +152,7 @@ def _parsed(drafts: Sequence[Draft]) -> pa.Table:
     names = packed["computation"].to_pylist()
     more = [pa.array([[*dict.fromkeys(of[name])] for name in names], _texts) for of in (named, channels)]
     columns = [packed[name] for name in ("computation", "ids", "drafts")]
-    return _padded(PARSED.remove(len(PARSED) - 1), [*columns, *more], len(names))
+    return padded(pa.table([*columns, *more], PARSED.names[:-1]), PARSED)
 
 
 def _row(left_out: Sequence[QuarantinedRecord]) -> pa.Array:
@@ -166,29 +162,19 @@ def _row(left_out: Sequence[QuarantinedRecord]) -> pa.Array:
     return pa.array(kept, _told.type)
 
 
-def _padded(schema: pa.Schema, columns: Sequence[Any], rows: int) -> pa.Table:
-    """A table of PARSED with these columns; the others are null."""
-    given = dict(zip(schema.names, columns, strict=True))
-    full = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in PARSED]
-    return pa.table(full, schema=PARSED)
-
-
-def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        drafts = chain.from_iterable(map(unpacked_drafts, batches))
-        rows: list[dict[str, Any]] = []
-        left_out: list[tuple[str, QuarantinedRecord]] = []
-        for name, group in groupby(drafts, key=lambda draft: draft.computation):
-            once, repeated = _taken_once(group)
-            assembly = assemble(once, Options())
-            rows += assembly.rows
-            left_out += [(name, each) for each in (*assembly.quarantined, *repeated)]
-            if len(rows) + len(left_out) >= ROWS_AT_ONCE:
-                yield from _assembled(rows, left_out)
-                rows, left_out = [], []
-        yield from _assembled(rows, left_out)
-
-    return run
+def _assemble(assemble: Assemble, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    drafts = chain.from_iterable(map(unpacked_drafts, batches))
+    rows: list[dict[str, Any]] = []
+    left_out: list[tuple[str, QuarantinedRecord]] = []
+    for name, group in groupby(drafts, key=lambda draft: draft.computation):
+        once, repeated = _taken_once(group)
+        assembly = assemble(once, Options())
+        rows += assembly.rows
+        left_out += [(name, each) for each in (*assembly.quarantined, *repeated)]
+        if len(rows) + len(left_out) >= ROWS_AT_ONCE:
+            yield from _assembled(rows, left_out)
+            rows, left_out = [], []
+    yield from _assembled(rows, left_out)
 
 
 def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[QuarantinedRecord]]:
@@ -210,11 +196,93 @@ def _assembled(
     rows: list[dict[str, Any]], left_out: Sequence[tuple[str, QuarantinedRecord]]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of ASSEMBLED: events, and what was left out, with the name of its computation."""
-    events = table_from_rows(rows)
-    yield from pa.table([*events.columns, pa.nulls(len(rows), _told.type)], schema=ASSEMBLED).to_batches()
+    yield from padded(table_from_rows(rows), ASSEMBLED).to_batches()
     names = pa.array([name for name, _ in left_out], pa.string())
-    given = [
-        names if field.name == "computation" else pa.nulls(len(names), field.type) for field in UNCHECKED
-    ]
     told = _row([each for _, each in left_out])
-    yield from pa.table([*given, told], schema=ASSEMBLED).to_batches()
+    yield from padded(pa.table([names, told], ["computation", LEFT_OUT]), ASSEMBLED).to_batches()
+
+
+BOUND = 200
+
+
+REFERENCES = pa.schema([("trace", pa.string()), ("id", pa.string())])
+CHANNELS = pa.schema([("channel", pa.string()), ("trace", pa.string())])
+
+
+def collected(joins: TraceJoins) -> tuple[pa.Table, pa.Table]:
+    """The references and channels of one task."""
+    named = [(trace, id) for id, traces in joins.named.items() for trace in traces]
+    carried = [(channel, trace) for channel, traces in joins.carried.items() for trace in traces]
+    return _table(named, REFERENCES), _table(carried, CHANNELS)
+
+
+def _table(pairs: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:
+    columns = [[pair[k] for pair in pairs] for k in range(2)]
+    return pa.table([pa.array(column, pa.string()) for column in columns], schema=schema)
+
+
+def leaders_of_linked(
+    drafts: DataFrame, references: DataFrame, channels: DataFrame, store: AnyPath
+) -> tuple[DataFrame | None, int]:
+    """(trace, leader) of linked traces, None if there are none; and how many channels have too many traces to
+    join them.
+
+    `store` is where rounds write their labels, which keeps each round's plan short.
+    """
+    pairs = [_neighbours(drafts, references)]
+    too_many = 0
+    if not channels.isEmpty():
+        carried = _kept(_carried(channels), store / "carried")
+        too_many = carried.where(F.col("traces") > MOST_JOINED).select("channel").distinct().count()
+        shared = carried.where((F.col("traces") <= MOST_JOINED) & (F.col("trace") != F.col("other")))
+        pairs.append(shared.select("trace", "other"))
+    every = pairs[0] if len(pairs) == 1 else pairs[0].union(pairs[1])
+    neighbours = _kept(every.union(every.select("other", "trace")).distinct(), store / "neighbours")
+    return (None if neighbours.isEmpty() else _components(neighbours, store)), too_many
+
+
+def _kept(rows: DataFrame, place: AnyPath) -> DataFrame:
+    """The same rows, read from files, so that they are computed once."""
+    write_rows(rows, place)
+    return read_rows(rows.sparkSession, place, to_arrow_schema(rows.schema))
+
+
+def _carried(channels: DataFrame) -> DataFrame:
+    """(channel, trace, the first trace that the channel carries, how many it carries)."""
+    pairs = channels.distinct()
+    first = pairs.groupBy("channel").agg(F.min("trace").alias("other"), F.count("*").alias("traces"))
+    return pairs.join(first, "channel")
+
+
+def _neighbours(drafts: DataFrame, references: DataFrame) -> DataFrame:
+    """(trace, other) where one of the two traces names a span of the other."""
+    if references.isEmpty():
+        return references.select("trace", F.col("id").alias("other"))
+    owner = drafts.select(F.explode("ids").alias("id"), F.col("computation").alias("other"))
+    pairs = references.distinct().join(owner, "id").where("trace <> other")
+    return pairs.select("trace", "other").distinct()
+
+
+def _components(neighbours: DataFrame, store: AnyPath) -> DataFrame:
+    labels = neighbours.select("trace", F.col("trace").alias("leader")).distinct()
+    for round in range(BOUND):
+        following = _kept(_next(labels, neighbours), store / f"labels-{round}")
+        if following.where("changed").isEmpty():
+            return following.select("trace", "leader")
+        labels = following.select("trace", "leader")
+    raise CausalityError(f"linked traces did not settle in {BOUND} rounds")
+
+
+def _next(labels: DataFrame, neighbours: DataFrame) -> DataFrame:
+    heard = (
+        neighbours.join(labels.select(F.col("trace").alias("other"), "leader"), "other")
+        .groupBy("trace")
+        .agg(F.min("leader").alias("heard"))
+    )
+    nearer = labels.join(heard, "trace").withColumn("nearest", F.least("leader", "heard"))
+    of_nearest = labels.select(F.col("trace").alias("nearest"), F.col("leader").alias("further"))
+    return nearer.join(of_nearest, "nearest").select(
+        "trace",
+        F.least("nearest", "further").alias("leader"),
+        (F.least("nearest", "further") < F.col("leader")).alias("changed"),
+    )

@@ -32,9 +32,9 @@ from ..core.errors import CausalityError
 from ..trace.parts import parquet_settings, write_part
 from ..trace.store import matching
 from .in_parts import Asked, answer_splits
-from .laid_frames import LARGE, NO_EVENTS, gather, padded
-from .schemas import spark_schema
-from .splits import Groups, Split
+from .laid_frames import LARGE, NO_EVENTS, gather
+from .splits import Groups, Split, padded
+from .storage import spark_schema
 from .tasks import HERE, as_binary, spare_modules
 
 PACKED = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])

@@ -1,7 +1,8 @@
-"""Answers about a trace that does not fit a task: from its splits to parts of tables.
+"""Answers about splits of a trace, as parts of tables.
 
-Computations that fit a task are answered whole, many to a task; larger ones are cut into epochs (by_epoch).
-A large computation that is invalid as it stands is tried again without rows that repeat another exactly.
+A trace that fits a task is answered in one. Otherwise computations that fit a task are answered whole, many
+to a task, and larger ones are cut into epochs (by_epoch). A large computation that is invalid as it stands is
+tried again without rows that repeat another exactly.
 """
 
 from collections import Counter
@@ -11,23 +12,35 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from ..causality.computation import REFUSE, RENUMBER
 from ..causality.names import encode_names, hashes
 from ..causality.questions import Question
-from ..causality.written import EVENTS_PER_BATCH, Whole
+from ..causality.questions.stamp import TIMESTAMPS
+from ..causality.written import EVENTS_PER_BATCH, Whole, is_wide
 from ..core.errors import CausalityError
 from ..trace.repetitions import without_repetitions
 from ..trace.store import AnyPath
-from .announcing import Progress
 from .by_epoch.epoch_layout import EPOCH_EVENTS, Found
 from .by_epoch.job import analyse_large
 from .one_pass import EVENTS_PER_BUCKET, MOST_SAMPLES, pass_over, rows_of
-from .phases import Phases
+from .phases import Phases, Progress
 from .sizes import Large, Survey, survey
 from .splits import Groups, Split
 from .storage import write_part
-from .tasks import Emitted, Runner, TraceFault, exchange, pack_table, raise_faults, unpack_table
+from .tasks import (
+    Emitted,
+    Preflight,
+    Runner,
+    TraceFault,
+    Trouble,
+    exchange,
+    on_tasks,
+    packed_by_bucket,
+    raise_faults,
+    unpack_table,
+)
 
 WHOLE_EVENTS = EVENTS_PER_BATCH
 """A computation with more events is cut into epochs."""
@@ -47,6 +60,10 @@ class Asked:
     whole_events: int = WHOLE_EVENTS
     epoch_events: int | None = None
     gaps: str = REFUSE
+
+    def __post_init__(self) -> None:
+        if self.timestamps not in TIMESTAMPS:
+            raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {self.timestamps!r}")
 
     @property
     def job(self) -> str:
@@ -125,13 +142,12 @@ def _without_repetitions(
 
     def emit(number: int) -> Emitted:
         table = found.splits[numbers[number]].read()[0]
-        blobs = []
+        blobs: list[tuple[int, bytes]] = []
         for i, large in enumerate(wanted):
             rows = rows_of(table, large.name)
             codes, names = encode_names(rows["process"])
-            home = (hashes(names) % np.uint64(buckets[i])).astype(np.int64)[codes]
-            for bucket in np.unique(home).tolist():
-                blobs.append((base[i] + bucket, pack_table(rows.filter(pa.array(home == bucket)))))
+            home = base[i] + (hashes(names) % np.uint64(buckets[i])).astype(np.int64)[codes]
+            blobs += packed_by_bucket(rows, home)
         return Emitted(None, blobs)
 
     def settle(bucket: int, blobs: list[bytes]) -> int:
@@ -165,3 +181,27 @@ def _window_too_large(large: Sequence[Large]) -> CausalityError:
         f"({max(each.events for each in large):,} events at most) would be cut into epochs; choose a shorter "
         "window, or number the events of each process 1, 2, … yourself and leave out gaps="
     )
+
+
+def analyse_alone(
+    spark: SparkSession, splits: Sequence[Split], whole: Whole, most_events: int, check: Preflight
+) -> Counter[str] | None:
+    """Analyse a trace that fits a task, in one; None if it does not."""
+    if not splits:
+        return Counter()
+    (split, *more) = splits
+    if more or (split.rows or 0) > most_events:
+        return None
+
+    def run(_: int) -> Counter[str] | Trouble | None:
+        if (trouble := check.look()) is not None:
+            return trouble
+        events, quarantined = split.read()
+        if events.num_rows > most_events or is_wide(events, whole.writes_vectors):
+            return None
+        if quarantined.num_rows:
+            write_part(whole.out / "quarantine", "rows", quarantined)
+        return whole.analyse(events, "alone") + Counter(quarantined=quarantined.num_rows)
+
+    (totals,) = on_tasks(spark, 1, run)
+    return None if totals is None else Counter(totals)

@@ -22,6 +22,7 @@ from ..causality.written import Whole, conclude, is_wide
 from ..core.errors import CausalityError
 from ..trace import SCHEMA, locate
 from ..trace.atomic import whole_directory
+from ..trace.location import Location
 from ..trace.parts import write_part
 from ..trace.store import AnyPath, any_path
 from .splits import splits_of
@@ -63,11 +64,16 @@ def analyze_here(
         chosen = asked(questions)
         totals += Whole(folder, timestamps, chosen, gaps).analyse_in_batches(events, "alone")
         summary = conclude(folder, totals, chosen, gaps)
-        summary["complete"] = at.is_complete if complete is None else complete
-        summary |= at.import_losses
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+        write_summary(folder, summary, at, complete)
         finish(folder, summary)
     return summary
+
+
+def write_summary(folder: AnyPath, summary: dict[str, Any], at: Location, complete: bool | None) -> None:
+    """Add to the summary what is known of the trace as a whole, and write it."""
+    summary["complete"] = at.is_complete if complete is None else complete
+    summary |= at.import_losses
+    (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
 
 
 def _refuse_large(trace: AnyPath, events: pa.Table) -> None:

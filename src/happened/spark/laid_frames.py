@@ -1,6 +1,6 @@
 """A frame of events, shuffled by computation as Arrow bytes.
 
-In    rows of a trace as a frame (event_columns), with the columns that it has
+In    rows of a trace as a frame (event_rows), with the columns that it has
 Out   rows of SENT, by slot and computation; `gather` makes tables with whole computations of them
 Cost  one scan, and one shuffle of bytes: a task packs EVENTS_PER_BATCH rows at a time into a blob for each
       slot, a slot being a hash of the computation. Spark sorts and spills blobs, not rows. A task that
@@ -19,11 +19,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..causality.written import EVENTS_PER_BATCH, whole_computations
-from ..trace.schema import DEFAULTS
 from .event_rows import sort_out_unread
-from .schemas import spark_schema
-from .splits import UNCHECKED, sort_out
-from .tasks import as_binary, packed_buffer, spare_modules, unpack_table
+from .splits import UNCHECKED, padded, sort_out
+from .storage import spark_schema
+from .tasks import as_binary, packed_buffer, spare_modules, together, unpack_table
 
 ROWS, LARGE, NO_EVENTS = "rows", "large", "no events"
 """Kinds of tables: whole computations; a piece of a computation that is too large; rows of QUARANTINE."""
@@ -55,34 +54,12 @@ def lay_down(rows: DataFrame) -> DataFrame:
     return sent.repartition("slot").sortWithinPartitions("slot", "computation")
 
 
-def padded(table: pa.Table) -> pa.Table:
-    """The rows by the schema of a trace; missing columns are null."""
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in UNCHECKED
-    ]
-    for name, value in DEFAULTS.items():
-        place = UNCHECKED.get_field_index(name)
-        columns[place] = pc.fill_null(columns[place], value)
-    return pa.table(columns, schema=UNCHECKED)
-
-
 # This part runs in the tasks that send.
 
 
 def _send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        held.append(batch)
-        rows += batch.num_rows
-        if rows >= EVENTS_PER_BATCH:
-            yield from _by_slot(pa.Table.from_batches(held))
-            held, rows = [], 0
-    if held:
-        yield from _by_slot(pa.Table.from_batches(held))
+    for table in together(batches, EVENTS_PER_BATCH):
+        yield from _by_slot(table)
     spare_modules()
 
 

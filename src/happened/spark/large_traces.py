@@ -1,37 +1,44 @@
 """Questions to a trace that is too large for one process: Spark finds the computations they are about.
 
 In    a trace at a path or URL, and names of events or requests
-Out   a History of the computations in which they occur, for the functions of `happened.ask`; of all requests
-      together, their critical paths (see critical_paths)
+Out   a History of the computations in which they occur, for the functions of `happened.ask`; and the critical
+      path of all requests
 Cost  a scan of the columns that names are in, and one of the rows that are wanted, by tasks. The driver holds
-      those computations, at most MOST_GATHERED events, and of questions about requests a name for each
+      those computations, at most MOST_GATHERED events, and of questions about requests a name for each. The
+      critical path shuffles the rows by computation, as bytes, without labels and most attributes, and makes
+      two passes over the buckets, the second for what places would save. A task holds a bucket, or its
+      largest computation
 
 Nothing in one computation happened before anything in another, and clocks are corrected computation by
 computation: so a History of some computations answers as the whole trace would.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from ..ask.critical import MOST_PLACES, Between, By, CriticalPath, Paths, Spent, concluded
 from ..ask.finding import find_request
 from ..ask.history import History, load
 from ..ask.naming import ID, KINDS, UnknownName, attributes_of, of_request
+from ..causality.names import encode_names, hashes
 from ..core.errors import CausalityError
-from ..trace import SCHEMA, locate
-from ..trace.schema import ASKED
+from ..trace import locate
+from ..trace.readers.span_joins import leaders_of
+from ..trace.schema import ASKED, SCHEMA
 from ..trace.store import AnyPath, any_path, remove_tree
 from .splits import Split, splits_of
-from .storage import read_parts, write_part
-from .tasks import on_tasks
+from .storage import read_part, read_parts, write_part
+from .tasks import Emitted, exchange, on_each, on_tasks, packed_by_bucket, raise_faults, unpack_table
 from .workspace import Workspace
 
 MOST_GATHERED = 20_000_000
@@ -128,9 +135,7 @@ class LargeTrace:
 
         def write(number: int) -> None:
             rows = splits[number].read(["attributes"]).events
-            pairs = pa.table(
-                {"computation": rows["computation"], "trace": attributes_of(rows)("trace")},
-            )
+            pairs = pa.table({"computation": rows["computation"], "trace": attributes_of(rows)("trace")})
             write_part(folder, f"{number:06d}", _distinct(pairs))
 
         on_tasks(self.spark, len(splits), write)
@@ -228,3 +233,97 @@ def _distinct(pairs: pa.Table) -> pa.Table:
 
 def _unknown(text: str) -> str:
     return f"nothing in the trace is called {text!r}: no process#seq, span, message or label"
+
+
+EVENTS_PER_BUCKET = 200_000
+NEEDED = ("service", "trace")
+"""Attributes that say which service or request the time belongs to."""
+
+
+def critical_path(trace: LargeTrace, by: By = "service") -> CriticalPath:
+    """As ask.critical_path of all requests."""
+    leaders = _leaders(trace.pairs)
+    buckets = sum(split.rows or EVENTS_PER_BUCKET for split in trace.splits) // EVENTS_PER_BUCKET + 1
+    job = _Job(list(trace.splits), leaders, buckets, trace.folder(), by)
+    given, settled = exchange(trace.spark, len(trace.splits), job.emit, buckets, job.settle)
+    raise_faults(given)
+    numbers = sorted(settled)
+    spent, saved = add_up(
+        raise_faults([*settled.values()]),
+        lambda places: on_each(trace.spark, [(number, places) for number in numbers], job.saved),
+    )
+    slowest = Paths(trace.gathered(trace.computations_of(spent.slowest)), by)
+    return concluded(spent, saved, slowest.path_of)
+
+
+def add_up(
+    parts: Iterable[Spent], saved_by: Callable[[list[Between]], Iterable[Mapping[Between, int]]]
+) -> tuple[Spent, Counter[Between]]:
+    """What the paths of all parts took; and what those places would save that took the most time."""
+    spent = Spent()
+    for part in parts:
+        spent.add(part)
+    places = spent.ranked[:MOST_PLACES]
+    saved: Counter[Between] = Counter(dict.fromkeys(places, 0))
+    for told in saved_by(places) if places else ():
+        saved.update(told)
+    return spent, saved
+
+
+def _leaders(pairs: pa.Table) -> pa.Table:
+    """(computation, leader) of computations that share a request; `pairs` as in LargeTrace. A computation is
+    a request under its own name, if no other name is known."""
+    own = pairs.set_column(1, "trace", pairs["computation"])
+    named = pa.concat_tables([pairs.filter(pc.is_valid(pairs["trace"])), own])
+    of = named.group_by("trace").aggregate([("computation", "distinct")])
+    shared = of.filter(pc.greater(pc.list_value_length(of["computation_distinct"]), 1))
+    leaders = leaders_of([{*group} for group in shared["computation_distinct"].to_pylist()])
+    columns = [pa.array([*leaders], pa.string()), pa.array([*leaders.values()], pa.string())]
+    return pa.table(columns, names=["computation", "leader"])
+
+
+@dataclass(frozen=True)
+class _Job:
+    splits: list[Split]
+    leaders: pa.Table
+    buckets: int
+    folder: AnyPath
+    by: By
+
+    def emit(self, number: int) -> Emitted:
+        """Give the rows of a split to the buckets of their computations."""
+        rows = self.splits[number].read([name for name in ASKED if name != "label"]).events
+        rows = _without_other_attributes(rows)
+        codes, names = encode_names(rows["computation"])
+        at = pc.index_in(names, value_set=self.leaders["computation"].combine_chunks())
+        homes = pc.coalesce(self.leaders["leader"].combine_chunks().take(at), names)
+        bucket = (hashes(homes) % np.uint64(self.buckets)).astype(np.int64)[codes]
+        return Emitted(None, packed_by_bucket(rows, bucket))
+
+    def settle(self, bucket: int, blobs: list[bytes]) -> Spent:
+        write_part(self.folder, f"{bucket:06d}", pa.concat_tables(map(unpack_table, blobs)).cast(SCHEMA))
+        paths = self._paths(bucket)
+        return Spent() if paths is None else paths.spent
+
+    def saved(self, bucket: int, places: list[Between]) -> dict[Between, int]:
+        paths = self._paths(bucket)
+        return {} if paths is None else paths.saved(places)
+
+    def _paths(self, bucket: int) -> Paths | None:
+        """The paths of a bucket's requests; None if none of its computations is sound."""
+        try:
+            return Paths(load(read_part(self.folder / f"{bucket:06d}.parquet").cast(SCHEMA)), self.by)
+        except CausalityError:
+            return None
+
+
+def _without_other_attributes(rows: pa.Table) -> pa.Table:
+    """The same rows, of whose attributes only those NEEDED are left."""
+    size = rows.num_rows
+    columns = [pc.map_lookup(rows["attributes"], name, "first").combine_chunks() for name in NEEDED]
+    alternating = np.arange(2 * size).reshape(len(NEEDED), size).T.reshape(-1)
+    keys = pa.array(NEEDED).take(pa.array(np.tile(np.arange(len(NEEDED)), size)))
+    offsets = pa.array(np.arange(size + 1, dtype=np.int32) * len(NEEDED))
+    kept = pa.MapArray.from_arrays(offsets, keys, pa.concat_arrays(columns).take(pa.array(alternating)))
+    at = rows.schema.get_field_index("attributes")
+    return rows.set_column(at, SCHEMA.field("attributes"), kept.cast(SCHEMA.field("attributes").type))

@@ -8,11 +8,11 @@
 Every function takes the frame as it is: rows that a filter removed are not looked at. A function computes
 what its question needs when it is called; the frame that it returns reads the answer. Spark shuffles the rows
 by computation, once for all questions asked of a frame, and keeps them and the answers until the frames go
-(kept.py), or until `release` of a frame and `close` of an Analysis.
+(workspace.py), or until `release` of a frame and `close` of an Analysis.
 
 The functions share these arguments:
 
-columns   what the trace's columns are called in the frame (event_columns)
+columns   what the trace's columns are called in the frame (event_rows)
 io        "spark": Spark alone reads, shuffles and keeps. "direct": tasks write and read files under `work`
           themselves, with credentials of their own; faster for a computation that is too large for a task,
           which many of them share then
@@ -38,26 +38,22 @@ from pyspark.sql import functions as F
 from ..causality.computation import REFUSE
 from ..causality.judgement import refuse_complete_window
 from ..causality.questions import TABLES, Question, asked
-from ..causality.questions.stamp import TIMESTAMPS
 from ..causality.written import summary_of, tables_of
 from ..core.errors import CausalityError
 from ..report.page import page
 from ..trace import locate
 from ..trace.store import StorePath, any_path, remove_tree
-from .announcing import Progress, announcing, log_totals
 from .by_epoch.steps import check_answerable
-from .event_columns import as_events
-from .event_rows import read_events
+from .event_rows import as_events, read_events
 from .frame_answers import answer, totals_of
 from .in_parts import WHOLE_EVENTS, Asked
-from .kept import FileKept, Kept, SparkKept, laid_down
 from .not_judged import LEAVE_OUT, RAISE, check_on_bad, raise_or_warn
+from .phases import Progress, announcing, log_totals
 from .pipeline import analyze_splits
-from .schemas import spark_schema
 from .session import supply
 from .splits import splits_of
-from .storage import DIRECT, IO, SPARK, spark_path
-from .workspace import Workspace, lay_down
+from .storage import DIRECT, IO, SPARK, Tables, spark_path
+from .workspace import FileKept, Kept, SparkKept, Workspace, laid_down, write_trace
 from .writing import check_destination, write_tables
 
 Columns = Mapping[str, str | Column]
@@ -93,7 +89,7 @@ def _is_table(spark: SparkSession, name: str) -> bool:
     return spark.catalog.tableExists(name)
 
 
-class Analysis:
+class Analysis(Tables):
     """Answers to questions about a frame: each table as a DataFrame, the totals, and a report."""
 
     def __init__(
@@ -104,14 +100,8 @@ class Analysis:
         self._summary = summary
         self._tables = dict(tables)
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of its tables, which are attributes too."""
-        return tuple(self._tables)
-
     def table(self, name: str) -> DataFrame:
-        if name not in self._tables:
-            raise CausalityError(f"{name!r} is no table of this analysis; it has {', '.join(self._tables)}")
+        self._refuse_unknown(name, "analysis")
         self._refuse_closed()
         frame = self._read(name)
         frame.quarantine = self._read("quarantine")  # type: ignore[attr-defined]
@@ -121,14 +111,6 @@ class Analysis:
         frame = self._kept.read(name)
         frame._happened_kept = self._kept  # type: ignore[attr-defined]
         return frame
-
-    def __getattr__(self, name: str) -> DataFrame:
-        if name in self.__dict__.get("_tables", ()):
-            return self.table(name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._tables})
 
     def summary(self) -> dict[str, Any]:
         """The totals, as in summary.json of `happened analyze`."""
@@ -162,8 +144,7 @@ class Analysis:
         options   of Spark's writer for the format
         """
         self._refuse_closed()
-        schemas = {name: spark_schema(schema) for name, schema in self._tables.items()}
-        check_destination(self._spark, where, format, mode, schemas)
+        check_destination(self._spark, where, format, mode, self._tables)
         write_tables(where, format, mode, options, {name: self.table(name) for name in self._tables})
 
     def close(self) -> None:
@@ -217,8 +198,6 @@ def analyze(
     """
     check_on_bad(on_bad)
     refuse_complete_window(complete, gaps)
-    if timestamps not in TIMESTAMPS:
-        raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     if io not in IO:
         raise CausalityError(f"io can be {', '.join(IO)}; not {io!r}")
     if work is not None and io != DIRECT:
@@ -229,13 +208,11 @@ def analyze(
     spark = events.sparkSession
     tables = tables_of(asking.questions)
     if into is not None:
-        schemas = {name: spark_schema(schema) for name, schema in tables.items()}
-        check_destination(spark, into, format, mode, schemas)
+        check_destination(spark, into, format, mode, tables)
     supply(spark)
     kept: Kept
     if io == SPARK:
-        key = None if any(isinstance(of, Column) for of in (columns or {}).values()) else _key(columns)
-        kept, summary = _by_spark(events, rows, key, asking, tables, progress)
+        kept, summary = _by_spark(events, rows, columns or {}, asking, tables, progress)
     else:
         kept, summary = _by_files(rows, work, asking, tables, progress)
     summary["complete"] = complete
@@ -252,18 +229,16 @@ def analyze(
     return analysis
 
 
-def _key(columns: Columns | None) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted((columns or {}).items()))
-
-
 def _by_spark(
     events: DataFrame,
     rows: DataFrame,
-    key: object,
+    columns: Columns,
     asking: Asked,
     tables: Mapping[str, pa.Schema],
     progress: Progress,
 ) -> tuple[Kept, dict[str, Any]]:
+    is_shared = not any(isinstance(of, Column) for of in columns.values())
+    key = tuple(sorted(columns.items())) if is_shared else None
     with announcing(events.sparkSession, asking.job, progress) as tell:
         tell("bringing computations together, and answering")
         kept = SparkKept(packed := answer(laid_down(events, rows, key), asking), tables)
@@ -276,11 +251,7 @@ def _by_spark(
 
 
 def _by_files(
-    rows: DataFrame,
-    work: Work | None,
-    asking: Asked,
-    tables: Mapping[str, pa.Schema],
-    progress: Progress,
+    rows: DataFrame, work: Work | None, asking: Asked, tables: Mapping[str, pa.Schema], progress: Progress
 ) -> tuple[Kept, dict[str, Any]]:
     spark = rows.sparkSession
     workspace = Workspace(spark, work)
@@ -289,7 +260,7 @@ def _by_files(
     try:
         with announcing(spark, asking.job, progress) as tell:
             tell("laying down the frame")
-            unread = lay_down(rows, trace, answers / "quarantine")
+            unread = write_trace(rows, trace, answers / "quarantine")
         summary = analyze_splits(spark, splits_of(locate(trace)), answers, asking, progress)
         remove_tree(trace)
     except BaseException:
@@ -358,8 +329,7 @@ def predecessors(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFr
 
 
 def violations(events: DataFrame, order: str | None = None, **shared: Unpack[CommonArguments]) -> DataFrame:
-    """Deliveries that came too early, each with a witness; of one order (fifo, causal, total), or of all
-    orders."""
+    """Deliveries that came too early, with witnesses; of one order (fifo, causal, total), or of all."""
     if order is not None and order not in ORDERS:
         raise CausalityError(f"order can be {', '.join(ORDERS)}; not {order!r}")
     table = _answer(events, "order", "violations", shared)

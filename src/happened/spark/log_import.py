@@ -14,7 +14,7 @@ the names of services, instances and processes.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, groupby
 from typing import Any, NamedTuple
@@ -27,28 +27,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ..core.errors import TraceFormatError
+from ..trace import importing
 from ..trace.atomic import whole_directory, whole_file
-from ..trace.importing import (
-    AUTO,
-    EXAMPLES,
-    FileCounts,
-    Import,
-    Totals,
-    buckets_for,
-    choose_format,
-    computation_names,
-    not_understood,
-    refuse_nothing,
-    refuse_other_format,
-    remarks,
-    told_facts,
-    write_summary,
-)
+from ..trace.importing import FileCounts
 from ..trace.readers import (
     FORMATS,
     QUARANTINE,
     Draft,
-    Format,
     Options,
     QuarantinedRecord,
     Source,
@@ -67,10 +52,9 @@ from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.store import AnyPath, arrow_source, remove_tree, size_of
 from ..trace.writer import table_from_rows
-from .linked_traces import CHANNELS, REFERENCES, collected, leaders_of_linked
-from .schemas import spark_schema
+from .draft_frames import CHANNELS, REFERENCES, collected, leaders_of_linked
 from .storage import read_parts, read_rows, write_rows
-from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
+from .tasks import Emitted, exchange, on_each, packed_by_bucket, raise_faults, unpack_table
 
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
@@ -97,31 +81,38 @@ def run(
     files: Sequence[AnyPath],
     out: AnyPath,
     *,
-    format: str = AUTO,
+    format: str = importing.AUTO,
     options: Options | None = None,
     strict: bool = False,
     piece_bytes: int = PIECE_BYTES,
-) -> Import:
+) -> importing.Import:
     """Read all files in one format into a new trace; TraceFormatError if that cannot be."""
     options = options or Options()
-    name = choose_format(files, format, options)
+    name = importing.choose_format(files, format, options)
     with whole_directory(out) as folder:
         work = folder / ".work"
         pieces = _number_lines(spark, _cut(files, name, options, piece_bytes))
-        told = _each(spark, pieces, partial(_parse, name, options, work, folder / "quarantine"))
-        whole = _Whole(files, FORMATS[name], told)
-        _refuse_other_format(files, name, whole)
-        if any(of_piece["linked"] for of_piece in told):
+        whole, of_files = Report(), dict[str, Report]()
+        parsed = _each(spark, pieces, partial(_parse, name, options, work, folder / "quarantine"))
+        for piece, report in zip(pieces, parsed, strict=True):
+            of_files.setdefault(str(piece.path), Report()).join(report)
+        for report in of_files.values():
+            whole.count_left_out(report)
+        of_paths = [of_files[str(path.absolute())] for path in files]
+        for path, report in zip(files, of_paths, strict=True):
+            if not report.counts["records"]:
+                importing.refuse_other_format(path, name, whole.first)
+        if any(report.counts["linked"] for report in parsed):
             drafts, references, channels = (
-                read_rows(spark, work / kind, spark_schema(schema))
+                read_rows(spark, work / kind, schema)
                 for kind, schema in (("drafts", PACKED), ("references", REFERENCES), ("channels", CHANNELS))
             )
             leaders, whole.facts["channels_not_joined"] = leaders_of_linked(
                 drafts, references, channels, work
             )
             if leaders is not None:
-                write_rows(leaders, work / "leaders", "part", work / "leaders.unfinished")
-        buckets = buckets_for(sum(uncompressed_size(path) for path in files))
+                write_rows(leaders, work / "leaders")
+        buckets = importing.buckets_for(sum(uncompressed_size(path) for path in files))
         stretches = [
             stretch for piece in pieces for stretch in _stretches(work / "drafts" / _part(piece.number))
         ]
@@ -129,82 +120,80 @@ def run(
         given, settled = exchange(spark, len(stretches), assembling.emit, buckets, assembling.settle)
         raise_faults(given)
         for of_bucket in raise_faults([settled[bucket] for bucket in sorted(settled)]):
-            whole.add(of_bucket)
+            whole.join(of_bucket)
         if not any((folder / "trace").glob("*.parquet")):  # no drafts, no partitions
             with _parquet(folder / "trace" / "part-000000.parquet", SCHEMA) as write:
                 write(SCHEMA.empty_table())
-        first = whole.first()
-        if strict and first:
-            raise not_understood(str(first[0]), whole.totals["quarantined"])
-        summary = whole.summary(name, options)
-        refuse_nothing(summary["events"], first)
-        remove_tree(work)
-        write_summary(folder, summary)
-    return Import(summary, first)
-
-
-class _Whole:
-    """The sums of what the tasks of an import reported."""
-
-    def __init__(self, files: Sequence[AnyPath], reader: Format, told: list[dict[str, Any]]) -> None:
-        self._files = files
-        self._reader = reader
-        self._of_file = _by_file(told)
-        self._counts = FileCounts()
-        self._processes: set[str] = set()
-        self._of_each_file = [self._of_file[str(path.absolute())]["processes"] for path in files]
-        self._examples = [row for of_piece in told for row in of_piece["examples"]]
-        self.totals: Counter[str] = Counter()
-        self.facts: Counter[str] = Counter()
-        for of_piece in told:
-            self.totals["quarantined"] += of_piece["quarantined"]
-            self.totals["quarantined_imported"] += of_piece["imported"]
-
-    def records(self, path: AnyPath) -> int:
-        return int(self._of_file[str(path.absolute())]["records"])
-
-    def add(self, told: dict[str, Any]) -> None:
-        """The report for one bucket of computations."""
-        self.totals += Counter(told["totals"])
-        self.facts += Counter(told["facts"])
-        self._processes.update(told["processes"])
-        self._examples += told["examples"]
-        for file, counts in told["counts"].items():
-            self._counts.merge(file, counts)
-
-    def first(self) -> list[QuarantinedRecord]:
-        rows = sorted(self._examples, key=lambda row: (row["file"], row["line"] or 0))
-        return [QuarantinedRecord(**row) for row in rows[:EXAMPLES]]
-
-    def summary(self, name: str, options: Options) -> dict[str, Any]:
-        files = []
-        for file, of_file in self._of_file.items():
-            counted = {key: of_file[key] for key in ("file", "records", "quarantined")}
-            files.append({**counted, **self._counts.told(file, self._reader.counts)})
-        names = ("computations", "events", "messages", "quarantined", "quarantined_imported")
-        totals = {key: self.totals[key] for key in names}
-        return {
-            "format": name,
-            "options": asdict(options),
-            **totals,
-            "processes": len(self._processes),
-            "quarantine_examples": [str(each) for each in self.first()],
-            "facts": told_facts(self.facts),
-            "remarks": remarks(self._files, self._of_each_file, options.together),
-            "files": files,
+        if strict and whole.first:
+            raise importing.not_understood(str(whole.first[0]), whole.counts["quarantined"])
+        processes = [report.processes for report in of_paths]
+        summary = {
+            **_summary(name, options, whole, of_files),
+            "remarks": importing.remarks(files, processes, options.together),
         }
+        importing.refuse_nothing(summary["events"], whole.first)
+        remove_tree(work)
+        importing.write_summary(folder, summary)
+    return importing.Import(summary, whole.first)
 
 
-def _refuse_other_format(files: Sequence[AnyPath], name: str, whole: _Whole) -> None:
-    for path in files:
-        if not whole.records(path):
-            refuse_other_format(path, name, whole.first())
+def _summary(name: str, options: Options, whole: "Report", of_files: dict[str, "Report"]) -> dict[str, Any]:
+    names = ("computations", "events", "messages", "quarantined", "quarantined_imported")
+    return {
+        "format": name,
+        "options": asdict(options),
+        **{key: whole.counts[key] for key in names},
+        "processes": len(whole.processes),
+        "quarantine_examples": [str(each) for each in whole.first],
+        "facts": importing.told_facts(whole.facts),
+        "files": [
+            {"file": file, "records": of.counts["records"], "quarantined": of.counts["quarantined"]}
+            | whole.files.told(file, FORMATS[name].counts)
+            for file, of in of_files.items()
+        ],
+    }
+
+
+class Report(importing.Totals):
+    """What a task found; what many found can be added up. `first` are records that were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts: Counter[str] = Counter()
+        self.files = FileCounts()
+        self.first: list[QuarantinedRecord] = []
+
+    def leave_out(self, records: Sequence[QuarantinedRecord], part: AnyPath) -> None:
+        """Write records as a part of the quarantine."""
+        with _parquet(part, QUARANTINE) as write:
+            write(table_of(records))
+        self.counts["quarantined"] += len(records)
+        self.counts["quarantined_imported"] += sum(each.imported for each in records)
+        self._show(records)
+
+    def join(self, other: "Report") -> None:
+        self.counts += other.counts
+        self.facts += other.facts
+        self.processes |= other.processes
+        for file, counts in other.files.of_file.items():
+            self.files.merge(file, counts)
+        self._show(other.first)
+
+    def count_left_out(self, other: "Report") -> None:
+        """Add what was left out of the records of a file, and nothing else."""
+        for name in ("quarantined", "quarantined_imported"):
+            self.counts[name] += other.counts[name]
+        self._show(other.first)
+
+    def _show(self, records: Sequence[QuarantinedRecord]) -> None:
+        every = sorted([*self.first, *records], key=lambda each: (each.file, each.line or 0))
+        self.first = every[: importing.EXAMPLES]
 
 
 def _cut(files: Sequence[AnyPath], name: str, options: Options, piece_bytes: int) -> list[Piece]:
     reader = FORMATS[name]
     pieces: list[Piece] = []
-    for path, computation in zip(files, computation_names(files, reader, options), strict=True):
+    for path, computation in zip(files, importing.computation_names(files, reader, options), strict=True):
         if not path.is_file():
             raise TraceFormatError("no such file; give the logs to import", file=str(path))
         size = size_of(path)
@@ -219,38 +208,35 @@ def _cut(files: Sequence[AnyPath], name: str, options: Options, piece_bytes: int
 
 def _number_lines(spark: SparkSession, pieces: list[Piece]) -> list[Piece]:
     cut = [piece for piece in pieces if piece.end is not None]
-    counts = dict(zip((piece.number for piece in cut), _each(spark, cut, _count_lines), strict=True))
+    begun = _each(spark, cut, lambda piece: lines_begun(piece.path, piece.begin, piece.end or 0))
+    counts = dict(zip((piece.number for piece in cut), begun, strict=True))
     numbered = []
     line = 1
     for piece in pieces:
         line = 1 if piece.begin == 0 else line
-        numbered.append(Piece(piece.number, piece.path, piece.computation, piece.begin, piece.end, line))
+        numbered.append(replace(piece, first_line=line))
         line += counts.get(piece.number, 0)
     return numbered
 
 
-def _count_lines(piece: Piece) -> int:
-    assert piece.end is not None
-    return lines_begun(piece.path, piece.begin, piece.end)
-
-
 def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]) -> list[Any]:
     """Run a task for each piece and return their small results, in the order of the pieces."""
-    results = on_tasks(spark, len(pieces), lambda number: task(pieces[number]))
+    results = on_each(spark, [(piece,) for piece in pieces], task)
     for result in results:
         if isinstance(result, TraceFormatError):
             raise result
     return results
 
 
-def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piece: Piece) -> Any:
-    """Write the drafts and the quarantined records of one piece as parts; returns its counts, or the error
+def _parse(
+    name: str, options: Options, work: AnyPath, quarantine: AnyPath, piece: Piece
+) -> Report | TraceFormatError:
+    """Write the drafts and the quarantined records of one piece as parts; returns a report, or the error
     that a retry would not fix."""
     reader = FORMATS[name]
     source = _source(piece, reader.header)
     joins = TraceJoins()
-    processes: set[str] = set()
-    records = 0
+    report = Report()
     left_out: list[QuarantinedRecord] = []
     part = _part(piece.number)
     try:
@@ -260,10 +246,10 @@ def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piec
                 if isinstance(parsed, QuarantinedRecord):
                     left_out.append(parsed)
                     continue
-                records += not parsed.absent
+                report.counts["records"] += not parsed.absent
                 batch.append(parsed)
                 if options.together:
-                    processes.add(parsed.process)
+                    report.processes.add(parsed.process)
                 if reader.joins_computations:
                     joins.add(parsed)
                 if len(batch) == BATCH_ROWS:
@@ -276,20 +262,11 @@ def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piec
         with _parquet(work / kind / part, table.schema) as write:
             write(table)
     left_out += source.faults
-    if not records and not left_out and piece.end is None:
+    if not report.counts["records"] and not left_out and piece.end is None:
         left_out.append(QuarantinedRecord(str(piece.path), None, None, NO_EVENTS))
-    with _parquet(quarantine / part, QUARANTINE) as write:
-        write(table_of(left_out))
-    linked = bool(joins.named or joins.carried)
-    of_piece = {"file": str(piece.path), "records": records, "processes": processes, "linked": linked}
-    return {**of_piece, **_told(left_out)}
-
-
-def _told(left_out: list[QuarantinedRecord]) -> dict[str, Any]:
-    """How many records were left out, and the first of them."""
-    first = sorted(left_out, key=lambda each: (each.file, each.line or 0))[:EXAMPLES]
-    imported = sum(each.imported for each in left_out)
-    return {"quarantined": len(left_out), "imported": imported, "examples": [asdict(each) for each in first]}
+    report.leave_out(left_out, quarantine / part)
+    report.counts["linked"] = bool(joins.named or joins.carried)
+    return report
 
 
 def _source(piece: Piece, header: str | None) -> Source:
@@ -339,40 +316,33 @@ class _Assembling:
             drafts = _under_leaders(drafts, read_parts(self.work / "leaders"))
         names = drafts["computation"].to_pylist()
         home = np.array([crc32(name.encode()) % self.buckets for name in names], np.int64)
-        blobs = (
-            (bucket, pack_table(drafts.filter(pa.array(home == bucket))))
-            for bucket in np.unique(home).tolist()
-        )
-        return Emitted(None, blobs)
+        return Emitted(None, packed_by_bucket(drafts, home))
 
-    def settle(self, bucket: int, blobs: list[bytes]) -> dict[str, Any]:
+    def settle(self, bucket: int, blobs: list[bytes]) -> Report:
         """Assemble the computations of a bucket, one after another; returns a report about them."""
         order = [(name, "ascending") for name in ("computation", "file", "line")]
         packed = pa.concat_tables(map(unpack_table, blobs)).sort_by(order)
         drafts = chain.from_iterable(map(unpacked_drafts, packed.to_batches(max_chunksize=DRAFTS_AT_ONCE)))
         reader = FORMATS[self.name]
-        counts = FileCounts()
-        facts: Counter[str] = Counter()
-        totals = Totals()
+        report = Report()
         rows: list[Row] = []
         left_out: list[QuarantinedRecord] = []
         part = f"part-{bucket:06d}.parquet"
         with _parquet(self.folder / "trace" / part, SCHEMA) as write:
             for _, group in groupby(drafts, key=lambda draft: draft.computation):
                 of_computation = list(group)
-                counts.add(of_computation, reader.counts)
+                report.files.add(of_computation, reader.counts)
                 assembly = reader.assemble(of_computation, self.options)
                 left_out += assembly.quarantined
-                facts += assembly.facts
-                totals.add(assembly.rows)
+                report.facts += assembly.facts
+                report.add(assembly.rows)
                 rows += assembly.rows
                 if len(rows) >= BATCH_ROWS:  # computations may be small: many to a row group
                     write(table_from_rows(rows))
                     rows = []
             write(table_from_rows(rows))
-        with _parquet(self.folder / "quarantine" / part, QUARANTINE) as write:
-            write(table_of(left_out))
-        return {"facts": facts, **_told_of(totals, left_out), "counts": counts.of_file}
+        report.leave_out(left_out, self.folder / "quarantine" / part)
+        return report
 
 
 def _under_leaders(drafts: pa.Table, leaders: pa.Table) -> pa.Table:
@@ -380,16 +350,6 @@ def _under_leaders(drafts: pa.Table, leaders: pa.Table) -> pa.Table:
     at = pc.index_in(drafts["computation"], value_set=leaders["trace"].combine_chunks())
     named = pc.coalesce(leaders["leader"].combine_chunks().take(at.combine_chunks()), drafts["computation"])
     return drafts.set_column(0, drafts.schema.field("computation"), named)
-
-
-def _told_of(totals: Totals, left_out: list[QuarantinedRecord]) -> dict[str, Any]:
-    told = _told(left_out)
-    quarantined = {"quarantined": told["quarantined"], "quarantined_imported": told["imported"]}
-    return {
-        "totals": {**totals.counts, **quarantined},
-        "processes": totals.processes,
-        "examples": told["examples"],
-    }
 
 
 def _part(piece: int) -> str:
@@ -402,15 +362,3 @@ def _parquet(path: AnyPath, schema: pa.Schema) -> Iterator[Callable[[pa.Table], 
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
         yield writer.write_table
-
-
-def _by_file(told: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Add up the records of all pieces of each file."""
-    files: dict[str, dict[str, Any]] = {}
-    for of_piece in told:
-        new = {**of_piece, "records": 0, "quarantined": 0, "processes": set()}
-        of_file = files.setdefault(of_piece["file"], new)
-        of_file["processes"] |= of_piece["processes"]
-        for name in ("records", "quarantined"):
-            of_file[name] += of_piece[name]
-    return files

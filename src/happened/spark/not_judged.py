@@ -1,5 +1,4 @@
-"""Errors and warnings about rows that could not be judged, so that an empty answer is never mistaken for a
-clean one.
+"""Errors and warnings about rows that could not be judged, so that no empty answer looks clean.
 
 Rows that are not events, computations whose rows contradict the contract of a trace, and causes that are not
 in the frame are quarantined (causality.analysis). A function that returns one table raises NotJudged then,
@@ -8,6 +7,7 @@ or warns and returns the answers for the rest: as its caller chose by `on_bad`.
 
 import sys
 import warnings
+from collections.abc import Iterator
 
 from pyspark.sql import DataFrame
 
@@ -45,23 +45,16 @@ class NotJudged(CausalityError):
     def __reduce__(self) -> tuple[type["NotJudged"], tuple[object, ...]]:
         return type(self), (self.rows, self.computations, self.reasons, self.renumbers)
 
-    def _lines(self) -> list[str]:
+    def _lines(self) -> Iterator[str]:
         more = self.computations - len({computation for computation, _ in self.reasons[:SHOWN]})
-        return [
-            f"{_rows(self.rows)} of {_computations(self.computations)} could not be judged:",
-            *(f"  computation {name!r}: {reason}" for name, reason in self.reasons[:SHOWN]),
-            *([f"  and {_computations(more)} more"] if more > 0 else []),
-            *_remedies(self.reasons, self.renumbers),
-        ]
-
-
-def _remedies(reasons: tuple[tuple[str, str], ...], renumbers: bool) -> list[str]:
-    remedies = ['correct these rows; or give on_bad="quarantine" for the answers about the others']
-    if renumbers and any(is_gap(reason) for _, reason in reasons):
-        remedies.insert(
-            0, 'if the frame is a window of a longer trace, or was filtered, give gaps="renumber"'
-        )
-    return remedies
+        yield f"{_rows(self.rows)} of {_computations(self.computations)} could not be judged:"
+        for name, reason in self.reasons[:SHOWN]:
+            yield f"  computation {name!r}: {reason}"
+        if more > 0:
+            yield f"  and {_computations(more)} more"
+        if self.renumbers and any(is_gap(reason) for _, reason in self.reasons):
+            yield 'if the frame is a window of a longer trace, or was filtered, give gaps="renumber"'
+        yield 'correct these rows; or give on_bad="quarantine" for the answers about the others'
 
 
 def check_on_bad(on_bad: str) -> None:

@@ -7,14 +7,16 @@
 In    splits, and what a survey found
 Out   tables of the computations that are not large; files of edges of the others, and what is known of them
 Cost  one Spark job; one more for large computations whose messages splits must not match by themselves
+
+Whether the events of each process are numbered 1, 2, … without gaps is settled with the messages: a split
+gives the runs of consecutive numbers it has of each process (one, in a trace written as it happened).
 """
 
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,20 +27,74 @@ from ..causality.names import encode_names, hashes
 from ..causality.written import Whole
 from ..trace import SCHEMA
 from ..trace.store import AnyPath, matching
-from .by_epoch.epoch_layout import Found, Samples
+from .by_epoch.epoch_layout import NO_SAMPLES, Found, Samples
 from .by_epoch.matching import Arrays, Part, pack_names, settle
-from .by_epoch.numbering import Chain, fault_of, runs_by_bucket, settle_chains
 from .sizes import Large, Survey
-from .splits import Split
 from .storage import write_arrays, write_part
-from .tasks import Emitted, Runner, TraceFault, exchange, pack_table, raise_faults, unpack_table
+from .tasks import Emitted, Runner, TraceFault, exchange, packed_by_bucket, raise_faults, unpack_table
 
 EVENTS_PER_BUCKET = 500_000
 
 MOST_SAMPLES = 200_000
 """Events of large computations whose times are sent to the driver, to place cuts."""
 
-CHAINS, MESSAGES = "chains", "messages"
+RUNS = "runs"
+
+
+class Chain(NamedTuple):
+    process: str
+    events: int
+    distinct: int
+    last: int
+
+
+def runs(part: Part) -> pa.Table:
+    """The runs of consecutive seqs of each process; one of length 0 for a process that may have no event."""
+    order = np.lexsort((part.seq, part.process))
+    process, seq = part.process[order], part.seq[order]
+    begins = np.flatnonzero((np.diff(process, prepend=-1) != 0) | (np.diff(seq, prepend=-1) != 1))
+    silent = np.setdiff1d(part.destinations, process)
+    codes = np.concatenate([process[begins], silent])
+    first, length = seq[begins], np.diff(begins, append=process.size)
+    nothing = np.zeros(silent.size, np.int64)
+    columns = {"first": np.concatenate([first, nothing]), "length": np.concatenate([length, nothing])}
+    return pa.table({"process": pa.array(part.names, pa.string()).take(pa.array(codes)), **columns})
+
+
+def settle_chains(table: pa.Table) -> list[Chain]:
+    """The chains of some processes, from all their runs."""
+    code, names = encode_names(table["process"])
+    first, length = table["first"].to_numpy(), table["length"].to_numpy()
+    order = np.lexsort((first, code))
+    order = order[length[order] > 0]
+    first, length = first[order], length[order]
+    at = np.searchsorted(code[order], np.arange(len(names) + 1))
+    of = zip(names.to_pylist(), at[:-1], at[1:], strict=True)
+    return [_chain(name, first[a:b], length[a:b]) for name, a, b in of]
+
+
+def _chain(name: str, first: Ints, length: Ints) -> Chain:
+    if not first.size:
+        return Chain(name, 0, 0, 0)
+    ends = np.maximum.accumulate(first + length - 1)
+    before = np.concatenate([[0], ends[:-1]])
+    distinct = int(np.maximum(first + length - 1 - np.maximum(before, first - 1), 0).sum())
+    return Chain(name, int(length.sum()), distinct, int(ends[-1]))
+
+
+def fault_of(chains: Sequence[Chain], computation: str) -> TraceFault | None:
+    """What is wrong with the numbers of a computation's events; repeated numbers are reported first."""
+    repeated = [chain for chain in chains if chain.events > chain.distinct]
+    for chain in repeated or chains:
+        if not chain.events == chain.last == chain.distinct:
+            what = "two different rows share one seq" if repeated else "seq has a gap"
+            reason = (
+                f"{what}: process {chain.process!r} of computation {computation!r} has {chain.events} "
+                f"events, {chain.distinct} different seqs, the last {chain.last}; number the events of "
+                "each process 1, 2, … (two processes under one name look like this too)"
+            )
+            return TraceFault(reason)
+    return None
 
 
 @dataclass(frozen=True)
@@ -55,6 +111,14 @@ class SplitTotals:
     samples: Samples
 
 
+class SettledBucket(NamedTuple):
+    """The chains of a bucket's processes; the totals of its messages, and whether they are doubtful."""
+
+    chains: list[Chain]
+    totals: Counter[str]
+    doubtful: bool
+
+
 def pass_over(
     spark: Runner,
     found: Survey,
@@ -68,44 +132,23 @@ def pass_over(
     stores       the directory of each large computation
     keep_fates   whether what became of each of its messages is to be left there too
     """
-    splits = found.splits
-    job = _Pass(splits, found, whole, stores, sample_every, keep_fates)
-    emitted, settled = exchange(spark, len(splits), job.emit, job.buckets, job.settle)
-    told = [result for _, result in raise_faults(emitted)]
-    totals: Counter[str] = sum((result for result, _ in emitted), Counter())
-    for bucket in range(job.crossing):
-        (result,) = raise_faults([settled.get(bucket, Counter())])
-        totals += result
-    results = [job.of_large(settled, i) for i in range(len(found.large))]
-    doubtful = [i for i, result in enumerate(results) if _is_doubtful(result)]
-    again: dict[int, list[Any]] = {}
+    first = _Pass(found, whole, stores, sample_every, keep_fates)
+    totals, results, doubtful = first.run(spark)
     if doubtful:
-        rest = _Again(job, doubtful)
-        emitted, settled = exchange(spark, len(splits), rest.emit, job.buckets, rest.settle)
-        raise_faults(emitted)
-        again = {i: job.of_large(settled, i) for i in doubtful}
-        for number, result in enumerate(emitted):
-            told[number] = told[number] | result
-    return totals, [
-        job.gather(i, [each[i] for each in told if i in each], results[i], again.get(i))
-        for i in range(len(found.large))
-    ]
-
-
-def _is_doubtful(results: Iterable[Any]) -> bool:
-    return any(
-        not isinstance(result, TraceFault) and result[1] is not None and result[1][1] for result in results
-    )
+        results |= replace(first, again=doubtful).run(spark)[1]
+    return totals, [results[i] for i in range(len(found.large))]
 
 
 @dataclass(frozen=True)
 class _Pass:
-    splits: Sequence[Split]
+    """again   in a second pass: the large computations whose messages must all be settled together"""
+
     found: Survey
     whole: Whole
     stores: list[AnyPath]
     sample_every: int
     keep_fates: bool
+    again: Sequence[int] = ()
 
     @property
     def crossing(self) -> int:
@@ -118,112 +161,105 @@ class _Pass:
     def base(self, i: int) -> int:
         return self.crossing + sum(self.buckets_of(large) for large in self.found.large[:i])
 
-    @property
-    def buckets(self) -> int:
-        return self.base(len(self.found.large))
+    def folder(self, i: int, what: str) -> AnyPath:
+        """A second pass has its own: a task of the first that was thought dead may still write."""
+        return self.stores[i] / (f"{what}-again" if self.again else what)
 
-    def of_large(self, settled: dict[int, Any], i: int) -> list[Any]:
-        base = self.base(i)
-        buckets = range(base, base + self.buckets_of(self.found.large[i]))
-        return [settled[bucket] for bucket in buckets if bucket in settled]
+    def run(self, spark: Runner) -> tuple[Counter[str], dict[int, Found | TraceFault], list[int]]:
+        """The totals, the large computations, and those of them that need a second pass."""
+        larges = range(len(self.found.large))
+        emitted, settled = exchange(
+            spark, len(self.found.splits), self.emit, self.base(len(larges)), self.settle
+        )
+        told = raise_faults(emitted)
+        crossing = raise_faults([settled[bucket] for bucket in range(self.crossing) if bucket in settled])
+        totals: Counter[str] = sum((*(whole for whole, _ in told), *crossing), Counter())
+        results: dict[int, Found | TraceFault] = {}
+        doubtful = []
+        for i in self.again or larges:
+            buckets = [settled[k] for k in range(self.base(i), self.base(i + 1)) if k in settled]
+            results[i] = self.gather(i, [each[i] for _, each in told if i in each], buckets)
+            if any(not isinstance(bucket, TraceFault) and bucket.doubtful for bucket in buckets):
+                doubtful.append(i)
+        return totals, results, doubtful
 
     def emit(self, number: int) -> Emitted:
-        table = self.splits[number].read()[0]
+        larges = [
+            (i, large)
+            for i, large in enumerate(self.found.large)
+            if number in large.splits and (i in self.again or not self.again)
+        ]
+        if self.again and not larges:
+            return Emitted((Counter(), {}), [])
+        table = self.found.splits[number].read().events
+        totals, blobs = (Counter[str](), []) if self.again else self._small(number, table, larges)
+        told: dict[int, SplitTotals] = {}
+        for i, large in larges:
+            part = Part(rows_of(table, large.name), large.handover)
+            matched = part.unmatched() if self.again else part.match()
+            self.write(i, f"split-{number:06d}", matched.edges | _rows(part), matched.fates)
+            told[i] = _told(part, matched.totals, self.sample_every)
+            blobs += self._by_bucket(i, {**matched.unsettled, RUNS: runs(part)})
+        return Emitted((totals, told), blobs)
+
+    def _small(
+        self, number: int, table: pa.Table, larges: list[tuple[int, Large]]
+    ) -> tuple[Counter[str], list[tuple[int, bytes]]]:
+        """Answer for the computations that this split holds; give the rows of those across splits to buckets,
+        by the hash of their name."""
         codes, names = encode_names(table["computation"])
         hashed = hashes(names)
-        by_epoch = pa.array([large.name for _, large in self.larges_in(number)], pa.string())
+        by_epoch = pa.array([large.name for _, large in larges], pa.string())
         is_large = pc.is_in(names, value_set=by_epoch).to_numpy(zero_copy_only=False)
         crosses = self.found.crosses(number, hashed) & ~is_large
         mine = table.filter(pa.array(~(crosses | is_large)[codes]))
         totals = self.whole.analyse_in_batches(mine, f"whole-{number:06d}")
-        blobs = [*self._crossing(table.filter(pa.array(crosses[codes])), hashed[codes[crosses[codes]]])]
-        told: dict[int, SplitTotals] = {}
-        for i, large in self.larges_in(number):
-            part = Part(rows_of(table, large.name), large.handover)
-            told[i], given = self._match(i, part, number)
-            blobs += given
-        return Emitted((totals, told), blobs)
+        home = (hashed % np.uint64(max(self.crossing, 1))).astype(np.int64)[codes[crosses[codes]]]
+        return totals, [*packed_by_bucket(table.filter(pa.array(crosses[codes])), home)]
 
-    def larges_in(self, number: int) -> Iterator[tuple[int, Large]]:
-        return ((i, large) for i, large in enumerate(self.found.large) if number in large.splits)
+    def _by_bucket(self, i: int, tables: dict[str, pa.Table]) -> Iterator[tuple[int, bytes]]:
+        """Rows for the buckets of a large computation, by the hash of the name in their first column."""
+        base, buckets = self.base(i), np.uint64(self.buckets_of(self.found.large[i]))
+        for kind, table in tables.items():
+            named = table.column(0).combine_chunks()
+            hashed = named.to_numpy() if named.type == pa.uint64() else hashes(named)
+            for bucket, blob in packed_by_bucket(table, base + (hashed % buckets).astype(np.int64)):
+                yield bucket, pickle.dumps((kind, blob))
 
-    def _crossing(self, rows: pa.Table, names: Ints) -> Iterator[tuple[int, bytes]]:
-        """Rows for the buckets, by the hash of their computation's name."""
-        if not rows.num_rows:
-            return
-        bucket = (names % np.uint64(self.crossing)).astype(np.int64)
-        order = np.argsort(bucket, kind="stable")
-        rows = rows.take(pa.array(order)) if self.crossing > 1 else rows
-        ends = np.searchsorted(bucket[order], np.arange(self.crossing + 1)).tolist()
-        for each, (begin, end) in enumerate(pairwise(ends)):
-            if end > begin:
-                yield each, pack_table(rows.slice(begin, end - begin))
-
-    def _match(self, i: int, part: Part, number: int) -> tuple[SplitTotals, list[tuple[int, bytes]]]:
-        edges, unsettled, totals, fates = part.match()
-        self.write(i, f"split-{number:06d}", edges | _rows(part))
-        self.write_fates(i, f"split-{number:06d}", fates)
-        base, buckets = self.base(i), self.buckets_of(self.found.large[i])
-        chains = runs_by_bucket(part.names, part.process, part.seq, part.destinations, buckets)
-        blobs = [(base + r, pickle.dumps((CHAINS, blob))) for r, blob in chains]
-        blobs += [(base + r, pickle.dumps((MESSAGES, blob))) for r, blob in unsettled.by_bucket(buckets)]
-        return _told(part, totals, self.sample_every), blobs
-
-    def write(self, i: int, name: str, arrays: Arrays, again: bool = False) -> None:
-        write_arrays(self.edges(i, again) / f"{name}.npz", **arrays)
-
-    def write_fates(self, i: int, name: str, fates: pa.Table, again: bool = False) -> None:
+    def write(self, i: int, name: str, edges: Arrays, fates: pa.Table) -> None:
+        write_arrays(self.folder(i, "edges") / f"{name}.npz", **edges)
         if self.keep_fates:
-            write_part(self.fates(i, again), name, fates)
+            write_part(self.folder(i, "fates"), name, fates)
 
-    # A second pass has directories of its own: a task of the first pass that was thought dead may still
-    # write.
-
-    def edges(self, i: int, again: bool) -> AnyPath:
-        return self.stores[i] / ("edges-again" if again else "edges")
-
-    def fates(self, i: int, again: bool) -> AnyPath:
-        return self.stores[i] / ("fates-again" if again else "fates")
-
-    def settle(self, bucket: int, blobs: list[bytes]) -> Any:
+    def settle(self, bucket: int, blobs: list[bytes]) -> "SettledBucket | Counter[str]":
         if bucket < self.crossing:
             rows = pa.concat_tables([*map(unpack_table, blobs)]).cast(SCHEMA)
             return self.whole.analyse_in_batches(rows, f"across-{bucket:06d}")
-        return self.settle_large(bucket, blobs, everything=False)
-
-    def settle_large(
-        self, bucket: int, blobs: list[bytes], *, everything: bool
-    ) -> tuple[list[Chain], tuple[Counter[str], bool] | None]:
-        """The chains of a bucket's processes; the totals of its messages, and whether they are doubtful."""
         i = next(i for i in range(len(self.found.large)) if bucket < self.base(i + 1))
-        given: dict[str, list[bytes]] = {CHAINS: [], MESSAGES: []}
+        given: dict[str, list[pa.Table]] = {}
         for kind, blob in map(pickle.loads, blobs):
-            given[kind].append(blob)
-        chains = settle_chains(given[CHAINS]) if given[CHAINS] else []
-        if not given[MESSAGES]:
-            return chains, None
-        settled = settle(given[MESSAGES], everything=everything)
-        self.write(i, f"bucket-{bucket - self.base(i):06d}", settled.edges, everything)
-        self.write_fates(i, f"bucket-{bucket - self.base(i):06d}", settled.fates, everything)
-        return chains, (settled.totals, settled.doubtful)
+            given.setdefault(kind, []).append(unpack_table(blob))
+        tables = {kind: pa.concat_tables(of).combine_chunks() for kind, of in given.items()}
+        chains = settle_chains(tables.pop(RUNS)) if RUNS in tables else []
+        if not tables:
+            return SettledBucket(chains, Counter(), False)
+        settled = settle(tables, everything=bool(self.again))
+        self.write(i, f"bucket-{bucket - self.base(i):06d}", settled.edges, settled.fates)
+        return SettledBucket(chains, settled.totals, settled.doubtful)
 
-    def gather(
-        self, i: int, told: list[SplitTotals], results: list[Any], again: list[Any] | None
-    ) -> Found | TraceFault:
+    def gather(self, i: int, told: list[SplitTotals], buckets: list[Any]) -> Found | TraceFault:
         """Everything that is known of a large computation."""
-        for result in (*results, *(again or ())):
-            if isinstance(result, TraceFault):
-                return result
+        for bucket in buckets:
+            if isinstance(bucket, TraceFault):
+                return bucket
         large = self.found.large[i]
-        chains = sorted(chain for found, _ in results for chain in found)
+        chains = sorted(chain for bucket in buckets for chain in bucket.chains)
         fault = fault_of(chains, large.name)
         if fault is not None:
             return fault
         names = tuple(chain.process for chain in chains)
         index = {name: p for p, name in enumerate(names)}
-        totals = sum((each.totals for each in told), Counter())
-        totals = sum((each[1][0] for each in (again or results) if each[1] is not None), totals)
-        earliest = [each.earliest for each in told if each.earliest is not None]
+        totals: Counter[str] = sum((each.totals for each in (*told, *buckets)), Counter())
         samples = [
             each.samples._replace(
                 process=np.array([index[name] for name in each.names], np.int64)[each.samples.process]
@@ -232,47 +268,21 @@ class _Pass:
         ]
         return Found(
             number=i,
-            name=large.name,
+            computation=large.name,
             events=large.events,
             store=self.stores[i],
             names=names,
             counts=np.array([chain.events for chain in chains], np.int64),
             totals=dict(totals),
-            files=matching(self.edges(i, again is not None), "*.npz"),
-            fates=matching(self.fates(i, again is not None), "*.parquet"),
-            earliest=min(earliest, default=None),
+            files=matching(self.folder(i, "edges"), "*.npz"),
+            fates=matching(self.folder(i, "fates"), "*.parquet"),
+            earliest=min((each.earliest for each in told if each.earliest is not None), default=None),
             untimed=sum(each.untimed for each in told),
             relevant=sum(each.relevant for each in told),
             logged=sum(each.logged for each in told),
             casts=any(each.casts for each in told),
             samples=Samples(*(np.concatenate(columns) for columns in zip(*samples, strict=True))),
         )
-
-
-@dataclass(frozen=True)
-class _Again:
-    """A second pass, over the rows of large computations whose messages must all be settled together."""
-
-    job: _Pass
-    doubtful: list[int]
-
-    def emit(self, number: int) -> Emitted:
-        told: dict[int, SplitTotals] = {}
-        blobs = []
-        wanted = [(i, large) for i, large in self.job.larges_in(number) if i in self.doubtful]
-        table = self.job.splits[number].read()[0] if wanted else None
-        for i, large in wanted:
-            part = Part(rows_of(table, large.name), large.handover)
-            edges, unsettled, totals = part.unmatched()
-            self.job.write(i, f"split-{number:06d}", edges | _rows(part), again=True)
-            base, buckets = self.job.base(i), self.job.buckets_of(large)
-            given = unsettled.by_bucket(buckets)
-            blobs += [(base + r, pickle.dumps((MESSAGES, blob))) for r, blob in given]
-            told[i] = _told(part, totals, self.job.sample_every)
-        return Emitted(told, blobs)
-
-    def settle(self, bucket: int, blobs: list[bytes]) -> Any:
-        return self.job.settle_large(bucket, blobs, everything=True)
 
 
 def rows_of(table: pa.Table, computation: str) -> pa.Table:
@@ -289,7 +299,7 @@ def _told(part: Part, totals: Counter[str], sample_every: int) -> SplitTotals:
         len(part.clocks) - part.clocks.null_count,
         part.casts,
         [part.names[p] for p in np.unique(part.process).tolist()],
-        _samples(part, sample_every) if part.timed.all() else Samples(*(np.empty(0, np.int64),) * 3),
+        _samples(part, sample_every) if part.timed.all() else NO_SAMPLES,
     )
 
 

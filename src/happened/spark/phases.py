@@ -1,43 +1,36 @@
-"""Records of the phases that a run has finished, kept beside its intermediates, so that a resumed run skips
-them.
+"""The phases of a run: announced to people who watch, and recorded so that a resumed run skips them.
 
-A phase is recorded when all of its tasks are done; the record is its pickled result. What its tasks wrote
-lies under names that are the same in every run. A phase that was interrupted is done again, and replaces its
-files.
+Announced in the log `happened`, on Spark's own pages and to the caller's function: on a classic session every
+job has a description that names the question and the pass; on any session jobs have the tag `happened` and a
+tag of their pass, so that `spark.interruptTag("happened")` ends our jobs alone.
 
-Records are valid for one version of this package, one state of the trace and one set of options, all part of
-their fingerprint; records with another fingerprint are ignored. They are pickles: whoever can write there can
-run code in the driver.
+A phase is recorded, beside the intermediates, when all of its tasks are done; the record is its pickled
+result. What its tasks wrote lies under names that are the same in every run. A phase that was interrupted is
+done again. Records are valid for one version of this package, one state of the trace and one set of options,
+all part of their fingerprint; records with another fingerprint are ignored. They are pickles: whoever can
+write there can run code in the driver.
 """
 
 import hashlib
+import logging
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
 
 from .. import __version__
 from ..trace.atomic import whole_file
 from ..trace.store import AnyPath, versions_of
 from .splits import Split
+from .versions import context_of, tags_of
 
 T = TypeVar("T")
 
 FINGERPRINT = "fingerprint"
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles dataclasses whole: phases also need the fields that are left out for tasks (see __getstate__ of
-    Layout)."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, type) or not is_dataclass(value) or not hasattr(value, "__dict__"):
-            return NotImplemented
-        return _new, (type(value),), vars(value)
-
-
-def _new(kind: type) -> Any:
-    return object.__new__(kind)
 
 
 class Phases:
@@ -51,11 +44,10 @@ class Phases:
             return work()
         record = self._directory / f"{name}.pickle"
         if record.is_file():
-            found: T = pickle.loads(record.read_bytes())
-            return found
+            return pickle.loads(record.read_bytes())  # type: ignore[no-any-return]
         result = work()
         with whole_file(record) as path, path.open("wb") as file:
-            _Pickler(file).dump(result)
+            pickle.dump(result, file)
         return result
 
 
@@ -72,8 +64,62 @@ def begin(directory: AnyPath, fingerprint: str) -> None:
 
 
 def fingerprint(splits: Sequence[Split], *options: object) -> str:
-    """A fingerprint of what the phases of a run depend on: the files read, as they are now, and the
-    options."""
+    """What the phases of a run depend on: the files read, as they are now, and the options."""
     paths = sorted({piece.path for split in splits for piece in split.pieces}, key=str)
     of = (__version__, [*map(str, paths)], versions_of(paths), splits, options)
     return hashlib.sha256(repr(of).encode()).hexdigest()
+
+
+Progress = Callable[[str], object]
+
+LOG = logging.getLogger("happened")
+TAG = "happened"
+DESCRIPTION = "spark.job.description"
+
+
+@contextmanager
+def announcing(spark: SparkSession, job: str, progress: Progress) -> Iterator[Progress]:
+    """Yields a function to call when a pass begins; afterwards the session's description is restored."""
+    context = context_of(spark)
+    before = context.getLocalProperty(DESCRIPTION) if context is not None else None
+    here = threading.get_ident()
+    tagging = tags_of(spark)
+    tags: list[str] = []
+    passes: list[tuple[str, float]] = []
+
+    def end_pass() -> None:
+        if passes:
+            what, began = passes.pop()
+            LOG.info("%s: %s took %.1f s", job, what, time.perf_counter() - began)
+
+    def tag(*names: str) -> None:
+        while tags:
+            tagging.remove(tags.pop())
+        tags.extend(name for name in names if name not in tagging.get())
+        for name in tags:
+            tagging.add(name)
+
+    def tell(what: str) -> None:
+        if threading.get_ident() == here:  # jobs have the description and tags of the thread they start in
+            end_pass()
+            passes.append((what, time.perf_counter()))
+            LOG.info("%s: %s", job, what)
+            if context is not None:
+                context.setJobDescription(f"happened {job}: {what}")
+            tag(TAG, f"{TAG} {job}: {what}".replace(",", ""))
+        progress(what)
+
+    try:
+        yield tell
+        end_pass()
+    finally:
+        tag()
+        if context is not None:
+            context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def log_totals(job: str, summary: Mapping[str, Any]) -> None:
+    """One log line: how many rows were judged, and how many could not be."""
+    LOG.info(
+        "%s: %s events, %s rows quarantined", job, f"{summary['events']:,}", f"{summary['quarantined']:,}"
+    )

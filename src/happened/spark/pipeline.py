@@ -7,7 +7,6 @@ Computations small enough for a task are analysed whole, many to a task; a large
 The output directory appears when everything in it is complete. A run that died can be resumed (see phases).
 """
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from ..causality.computation import REFUSE
 from ..causality.judgement import refuse_complete_window
 from ..causality.questions import Question, asked
-from ..causality.questions.stamp import TIMESTAMPS
 from ..causality.written import conclude, summary_of, tables_of
 from ..core.errors import CausalityError
 from ..trace import locate
@@ -26,17 +24,16 @@ from ..trace.atomic import WORK, clear, resumable_directory, whole_directory
 from ..trace.location import Location
 from ..trace.parts import write_part
 from ..trace.store import AnyPath, StorePath, any_path, arrow_dataset, remove_tree
-from .announcing import Progress, announcing
 from .by_epoch.steps import check_answerable
 from .event_rows import read_events
 from .frame_answers import answer, table_of, totals_of, write_files
-from .in_parts import WHOLE_EVENTS, Asked, answer_splits
+from .in_parts import WHOLE_EVENTS, Asked, analyse_alone, answer_splits
+from .in_process import write_summary
 from .laid_frames import lay_down
-from .phases import Phases, are_of, begin, fingerprint
-from .preflight import preflight
+from .phases import Phases, Progress, announcing, are_of, begin, fingerprint
 from .splits import ROWS_AT_ONCE, Split, splits_of
 from .storage import DIRECT, SPARK, spark_path
-from .whole import analyse_alone
+from .tasks import preflight
 
 log = logging.getLogger(__name__)
 
@@ -71,14 +68,13 @@ def analyze_path(
                split_rows, work and resume have no meaning
     """
     complete = refuse_complete_window(complete, gaps)
-    if timestamps not in TIMESTAMPS:
-        raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     at = locate(any_path(trace).absolute())
     asking = Asked(asked(questions), timestamps, whole_events, epoch_events, gaps)
     if io == SPARK:
         with whole_directory(any_path(out)) as folder:
             summary = _answer_through_spark(spark, at, folder, asking, progress)
-            _conclude(folder, summary, at, complete, finish)
+            write_summary(folder, summary, at, complete)
+            finish(folder, summary)
         return summary
     splits = splits_of(at, rows=split_rows)
     with resumable_directory(out, work, resume=resume) as (folder, place):
@@ -94,22 +90,9 @@ def analyze_path(
             clear(place)
         begin(records, state)
         summary = analyze_splits(spark, splits, folder, asking, progress, place, Phases(records))
-        _conclude(folder, summary, at, complete, finish)
+        write_summary(folder, summary, at, complete)
+        finish(folder, summary)
     return summary
-
-
-def _conclude(
-    folder: AnyPath,
-    summary: dict[str, Any],
-    at: Location,
-    complete: bool | None,
-    finish: Callable[[AnyPath, dict[str, Any]], object],
-) -> None:
-    """Add to the summary what is known of the trace as a whole, and write it."""
-    summary["complete"] = at.is_complete if complete is None else complete
-    summary |= at.import_losses
-    (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
-    finish(folder, summary)
 
 
 def _answer_through_spark(

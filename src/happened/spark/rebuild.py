@@ -1,11 +1,12 @@
-"""Full vector clocks from timestamps that were stored in a shorter form (Hélary, Melideo & Raynal, section
-3.3).
+"""Full vector clocks from timestamps that were stored in a shorter form (Hélary, Melideo & Raynal 2000,
+section 3.3).
 
 In    a table of stamps: per event a clock that names some of its past, enough to reach all of it through the
-      clocks of the events named: dependency vectors, changes since the previous event, immediate predecessors
-      Or a trace in which trackers recorded dependency vectors: see rebuild_tracked.py
-Out   the same events with their full vectors
-Cost  as stamping: two passes
+      clocks of the events named: dependency vectors, changes since the previous event, immediate
+      predecessors. Or a trace in which trackers recorded dependencies (trace/tracker_attributes.py)
+Out   the same events with their full vectors; of a trace, its application's relevant events: clocks count
+      those alone, without null events, which only dependencies name; `seq` and `event` are those of the trace
+Cost  as stamping: two passes. Of a trace also a scan of the attributes; tasks hold the numbers of all events
 
 The paper follows the names until nothing changes. But an event that a clock names is a cause, and a
 computation's vectors follow from its causes without iteration. Events that have no clock of their own (those
@@ -14,14 +15,23 @@ that were not relevant) have only their predecessor on the same process as a cau
 Clocks name processes by number, and the table `processes` beside `stamps` has the names.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ..causality.computation import event_ids
+from ..causality.linearization import Ints
 from ..causality.questions import asked
+from ..causality.questions.stamp import PROCESSES, STAMPS
+from ..causality.questions.verify_trackers import is_numbered, read_attributes
 from ..causality.stamps import MOST_CELLS
 from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
@@ -29,14 +39,13 @@ from ..trace.atomic import WORK, whole_directory
 from ..trace.reader import open_part
 from ..trace.schema import DEFAULTS
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
-from .announcing import Progress
 from .by_epoch.epoch_layout import WIDE
 from .in_parts import WHOLE_EVENTS, Asked
+from .phases import Progress
 from .pipeline import analyze_splits
-from .rebuild_tracked import take_out, without_null_events
-from .schemas import TRACE
-from .splits import splits_of
-from .storage import read_rows, write_rows
+from .splits import Split, splits_of
+from .storage import TRACE, read_part, read_parts, read_rows, write_part, write_rows
+from .tasks import on_tasks
 
 EVENT = ["computation", "process", "seq"]
 
@@ -69,7 +78,7 @@ def rebuild(
     _refuse_wide(processes, whole_events)
     with whole_directory(out) as folder:
         work = folder / WORK
-        write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
+        write_rows(as_events(named, processes), work / "trace")
         splits = splits_of(locate(work / "trace"))
         is_all = sum(split.rows or 0 for split in splits) == stored.count()
         answers = folder if is_all else work / "answers"
@@ -80,7 +89,7 @@ def rebuild(
             for name in ("quarantine", "processes", "stamps"):
                 rows = read_rows(spark, answers / name)
                 rows = rows.join(wanted, EVENT, "left_semi") if name == "stamps" else rows
-                write_rows(rows, folder / name, "part", work / "rows")
+                write_rows(rows, folder / name)
             summary["events"] = stored.count()
         remove_tree(work)
     return summary
@@ -97,24 +106,21 @@ def _is_trace(path: AnyPath) -> bool:
 
 
 def _rebuild_tracked(
-    spark: SparkSession,
-    trace: AnyPath,
-    out: AnyPath,
-    stamp: Callable[..., dict[str, Any]],
-    whole_events: int,
+    spark: SparkSession, trace: AnyPath, out: AnyPath, stamp: Callable[..., dict[str, Any]], whole_events: int
 ) -> dict[str, Any]:
     with whole_directory(out) as folder:
         work = folder / WORK
         take_out(spark, splits_of(locate(trace)), work / "numbered", trace)
         named = read_rows(spark, work / "numbered").select(*EVENT, "clock")
-        processes = _those_that_act(named)
+        # As far as clocks that are maps name the processes.
+        processes = named.groupBy("computation", "process").agg(F.max("seq").alias("events"))
         _refuse_wide(processes, whole_events)
-        write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
+        write_rows(as_events(named, processes), work / "trace")
         answers = work / "answers"
         answers.mkdir(parents=True, exist_ok=True)
         summary = stamp(splits_of(locate(work / "trace")), answers, work=work)
         summary |= without_null_events(spark, work / "numbered", answers, folder)
-        write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine", "part", work / "rows")
+        write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine")
         remove_tree(work)
     return summary
 
@@ -143,11 +149,6 @@ def _refuse_windows(stamps: DataFrame, processes: DataFrame, where: AnyPath) -> 
             "full, or rebuild the stamps of the whole trace",
             file=str(where),
         )
-
-
-def _those_that_act(stamps: DataFrame) -> DataFrame:
-    """Rows of PROCESSES without numbers, as far as clocks that are maps name the processes."""
-    return stamps.groupBy("computation", "process").agg(F.max("seq").alias("events"))
 
 
 def _processes(spark: SparkSession, stamps: AnyPath) -> DataFrame:
@@ -200,3 +201,147 @@ def as_events(stamps: DataFrame, processes: DataFrame) -> DataFrame:
     return rows.select(
         *(known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in TRACE.fields)
     )
+
+
+NUMBERED = pa.schema(
+    [
+        pa.field("computation", pa.string()),
+        pa.field("process", pa.string()),
+        pa.field("seq", pa.int64()),  # the number that the tracker gave
+        pa.field("clock", pa.map_(pa.string(), pa.int64())),  # its dependencies
+        pa.field("recorded_seq", pa.int64()),
+        pa.field("null", pa.bool_()),
+    ]
+)
+
+
+def take_out(spark: SparkSession, splits: Sequence[Split], folder: AnyPath, trace: AnyPath) -> None:
+    """Write the events that have dependencies, by NUMBERED; TraceFormatError if any is missing."""
+
+    def take(number: int) -> int:
+        table = splits[number].read(["computation", "process", "seq", "attributes"]).events
+        table = table.filter(pa.array(is_numbered(table["attributes"])))
+        rows = _dependencies(table)
+        if rows.num_rows:
+            write_part(folder, f"{number:06d}", rows)
+        return int(rows.num_rows)
+
+    if not sum(on_tasks(spark, len(splits), take)):
+        raise TraceFormatError(
+            "no event here has dependencies to rebuild vectors from: p2, incremental and direct record them, "
+            "other trackers record vectors themselves",
+            file=str(trace),
+        )
+    table = read_parts(folder)
+    for row in (
+        table.group_by(["computation", "process"]).aggregate([("seq", "max"), ("seq", "count")]).to_pylist()
+    ):
+        if row["seq_max"] != row["seq_count"]:
+            raise TraceFormatError(
+                f"{row['process']!r} has {row['seq_count']} numbered events, the last of number "
+                f"{row['seq_max']}: vectors need each of them once, null events too",
+                file=str(trace),
+            )
+
+
+def _dependencies(table: pa.Table) -> pa.Table:
+    recorded = read_attributes(table["attributes"].combine_chunks())
+    if recorded.unreadable.any():
+        row = table.slice(int(np.argmax(recorded.unreadable)), 1).to_pylist()[0]
+        raise TraceFormatError(
+            f"{row['process']}#{row['seq']}: the dependencies that its tracker recorded cannot be read"
+        )
+    counts = recorded.counts["dependencies"]
+    offsets = np.searchsorted(counts.row, np.arange(recorded.rows + 1)).astype(np.int32)
+    clock = pa.MapArray.from_arrays(pa.array(offsets), counts.name, pa.array(counts.number))
+    null = pc.is_valid(pc.map_lookup(table["attributes"], pa.scalar("null"), "first"))
+    columns = [table["computation"], table["process"], pa.array(recorded.number), clock, table["seq"], null]
+    return pa.table(columns, schema=NUMBERED).filter(pa.array(counts.told))
+
+
+class Renumbering:
+    """For each computation and process, the application's event behind each number.
+
+    counts   of events up to each number that are not null
+    """
+
+    def __init__(self, numbered: pa.Table) -> None:
+        numbered = numbered.sort_by([(name, "ascending") for name in ("computation", "process", "seq")])
+        null = numbered["null"].to_numpy(zero_copy_only=False)
+        recorded = numbered["recorded_seq"].to_numpy()
+        self.counts: dict[tuple[str, str], Ints] = {}
+        self.is_null: dict[tuple[str, str], Ints] = {}
+        self.recorded: dict[tuple[str, str], Ints] = {}
+        names = zip(*(numbered[name].to_pylist() for name in ("computation", "process")), strict=True)
+        start = 0
+        for of, group in groupby(names):
+            end = start + sum(1 for _ in group)
+            here, start = slice(start, end), end
+            self.counts[of] = np.concatenate([[0], np.cumsum(~null[here])])
+            self.is_null[of], self.recorded[of] = null[here], recorded[here]
+
+    def events(self, computation: str, process: str) -> int:
+        return int(self.counts.get((computation, process), np.zeros(1, np.int64))[-1])
+
+
+def without_null_events(
+    spark: SparkSession, folder: AnyPath, answers: AnyPath, out: AnyPath
+) -> dict[str, Any]:
+    """Write the tables `stamps` and `processes` of the application's events; returns their totals."""
+    processes = read_parts(answers / "processes")
+    names: dict[str, list[str]] = {}
+    for row in processes.sort_by([("computation", "ascending"), ("p", "ascending")]).to_pylist():
+        names.setdefault(row["computation"], []).append(row["process"])
+    parts = matching(answers / "stamps", "*.parquet")
+
+    def renumber(number: int) -> Counter[str]:
+        means = Renumbering(read_parts(folder))
+        rows = _renumbered(read_part(parts[number]), names, means)
+        if rows.num_rows:
+            write_part(out / "stamps", f"{number:06d}", rows)
+        past = int(pc.sum(pc.list_flatten(rows["clock"])).as_py() or 0)
+        return Counter(events=rows.num_rows, ordered_pairs=past - rows.num_rows)
+
+    totals: Counter[str] = sum(on_tasks(spark, len(parts), renumber), Counter())
+    means = Renumbering(read_parts(folder))
+    counted = [
+        row | {"events": means.events(row["computation"], row["process"])} for row in processes.to_pylist()
+    ]
+    write_part(out / "processes", "part", pa.Table.from_pylist(counted, schema=PROCESSES))
+    if not (out / "stamps").exists():
+        write_part(out / "stamps", "empty", STAMPS.empty_table())
+    size: Counter[str] = Counter()
+    for row in counted:
+        size[row["computation"]] += row["events"]
+    pairs = sum(events * (events - 1) // 2 for events in size.values())
+    ordered = totals["ordered_pairs"]
+    return {"events": totals["events"], "ordered_pairs": ordered, "concurrent_pairs": pairs - ordered}
+
+
+def _renumbered(stamps: pa.Table, names: Mapping[str, list[str]], means: Renumbering) -> pa.Table:
+    found = [STAMPS.empty_table()]
+    for computation in pc.unique(stamps["computation"]).to_pylist():
+        rows = stamps.filter(pc.equal(stamps["computation"], computation))
+        of = names[computation]
+        clocks = pc.list_flatten(rows["clock"]).to_numpy().reshape(rows.num_rows, len(of)).astype(np.int64)
+        for p, name in enumerate(of):
+            counts = means.counts.get((computation, name))
+            if counts is not None:
+                clocks[:, p] = counts[clocks[:, p]]
+        process, number = rows["process"].to_pylist(), rows["seq"].to_numpy() - 1
+        at = [*zip(process, number.tolist(), strict=True)]
+        kept = np.array([not means.is_null[computation, name][place] for name, place in at], bool)
+        seq = pa.array([int(means.recorded[computation, name][place]) for name, place in at], pa.int64())
+        offsets = np.arange(rows.num_rows + 1, dtype=np.int32) * len(of)
+        clock = pa.ListArray.from_arrays(pa.array(offsets), pa.array(clocks.ravel().astype(np.int32)))
+        columns = [
+            rows["computation"],
+            rows["process"],
+            seq,
+            event_ids(rows["process"].combine_chunks(), seq),
+            rows["epoch"],
+            clock.cast(STAMPS.field("clock").type),
+            pa.nulls(rows.num_rows, STAMPS.field("entries").type),
+        ]
+        found.append(pa.table(columns, schema=STAMPS).filter(pa.array(kept)))
+    return pa.concat_tables(found)

@@ -1,35 +1,41 @@
-"""Frames of commits, of messages and of transactions, as frames of events.
+"""Frames of spans, of commits, of messages and of transactions, as frames of events.
 
+    spans(spark.table("otel.spans"))
     dag(commits)           id, parents
     log(deliveries)        process, kind, message, and what orders a process's events: position, or an offset
     history(transactions)  session, transaction, operations
 
-Rows become the records that the readers of files take (trace/readers/table_records.py), and are processed
-alike. `columns` maps our names to the frame's where these differ: a name, a path into structs and maps, or an
-expression. A row that cannot be read stays in the frame with the reason; `frame.quarantine` has all such
-rows.
+Rows become the records that the readers of files take (trace/readers/table_spans.py, table_records.py), and
+are processed alike. `columns` maps our names to the frame's where these differ: a name, a path into structs
+and maps, or an expression. A row that cannot be read stays in the frame with the reason; `frame.quarantine`
+has all that was left out.
+
+`import_source` writes the events of whatever Spark can read, a path in one of its formats or a table of the
+catalog, as an import of files does: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
-from ..trace.readers.table_records import (
-    DAG,
-    HISTORY,
-    LOG,
-    PARTITION,
-    assemble_dag,
-    assemble_history,
-    assemble_log,
-    dag_drafts,
-    history_drafts,
-    log_drafts,
-)
+from ..trace.atomic import whole_directory
+from ..trace.importing import AUTO, EXAMPLES, Import, not_understood, refuse_nothing, write_summary
+from ..trace.readers import QUARANTINE, Options, QuarantinedRecord, mapped
+from ..trace.readers import table_records as records
+from ..trace.readers.spans import assemble
+from ..trace.readers.table_spans import JAEGER, OPENTELEMETRY, PRESETS, TEMPO, ZIPKIN, drafts_of, recognised
+from ..trace.schema import SCHEMA, SENDS
+from ..trace.store import AnyPath, StorePath, remove_tree
 from .draft_frames import events_of
-from .event_columns import column_at
+from .event_rows import UNREADABLE, column_at, mapped_column
+from .storage import TRACE, read_rows, write_rows
 
 Columns = Mapping[str, str | Column]
 
@@ -48,8 +54,8 @@ def dag(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
 
     Other columns become attributes.
     """
-    found = _found(frame, DAG, columns or {}, needed=("id", "parents"))
-    return events_of(_picked(frame, found, columns or {}), dag_drafts, assemble_dag)
+    found = _found(frame, records.DAG, columns or {}, needed=("id", "parents"))
+    return events_of(_picked(frame, found, columns or {}), records.dag_drafts, records.assemble_dag)
 
 
 def log(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
@@ -65,19 +71,21 @@ def log(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
     """
     columns = columns or {}
     is_kafka = {*KAFKA} <= {*frame.columns}
-    found = _found(frame, LOG, columns, needed=())
+    found = _found(frame, records.LOG, columns, needed=())
     if is_kafka and "headers" in frame.columns:
-        found = {name: _header(name) for name in LOG if name != "position"} | found
+        found = {name: _header(name) for name in records.LOG if name != "position"} | found
     if is_kafka and "time" not in columns and "timestamp" in frame.columns:
         found["time"] = F.col("timestamp")
     if "position" not in found and (numbered := column_at(frame, "seq")) is not None:
         found["position"] = numbered
     elif "position" not in found and is_kafka:
-        found |= {"position": F.col("offset"), PARTITION: F.concat_ws("/", "topic", "partition")}
+        found |= {"position": F.col("offset"), records.PARTITION: F.concat_ws("/", "topic", "partition")}
     for name in ("process", "position"):
         if name not in found:
             raise _missing(frame, name, "; a time is taken only if you name it" if name == "position" else "")
-    return events_of(_picked(frame, found, columns, OF_KAFKA if is_kafka else ()), log_drafts, assemble_log)
+    return events_of(
+        _picked(frame, found, columns, OF_KAFKA if is_kafka else ()), records.log_drafts, records.assemble_log
+    )
 
 
 def history(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
@@ -87,9 +95,9 @@ def history(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
     transaction   a number: the place of the transaction in its session
     operations    an array of (r or w, key, value): structs, arrays, or text `w key value`
     """
-    found = _found(frame, HISTORY, columns or {}, needed=HISTORY[:3])
+    found = _found(frame, records.HISTORY, columns or {}, needed=records.HISTORY[:3])
     picked = frame.select(*(column.alias(name) for name, column in found.items()))
-    return events_of(picked, history_drafts, assemble_history)
+    return events_of(picked, records.history_drafts, records.assemble_history)
 
 
 def _found(
@@ -99,17 +107,8 @@ def _found(
     names = [*names]
     for name in columns.keys() - {*names}:
         raise TraceFormatError(f"is none of {', '.join(names)}", field=name)
-    found: dict[str, Column] = {}
-    for name in names:
-        given = columns.get(name, name)
-        column = column_at(frame, given) if isinstance(given, str) else given
-        if column is not None:
-            found[name] = column
-        elif name in columns:
-            has = ", ".join(frame.columns)
-            raise TraceFormatError(
-                f"is mapped to {given!r}, which the frame does not have; it has {has}", field=name
-            )
+    mapped = {name: mapped_column(frame, name, columns) for name in names}
+    found = {name: column for name, column in mapped.items() if column is not None}
     for name in needed:
         if name not in found:
             raise _missing(frame, name)
@@ -141,3 +140,134 @@ def _picked(
         *(column.alias(name) for name, column in found.items()),
         *(column for column in others if column is not None),
     )
+
+
+def spans(
+    frame: DataFrame,
+    columns: Columns | None = None,
+    preset: str | None = None,
+    *,
+    work: "str | Path | StorePath | None" = None,
+) -> DataFrame:
+    """The events of spans: two for each, a start and an end, and calls between services as messages.
+
+    preset    opentelemetry, jaeger, zipkin or tempo; recognised by the frame's columns if not given
+    columns   where columns are called otherwise: from trace, span, parent, label, kind, start, end (numbers
+              are ns, in jaeger and zipkin µs), duration (the same), service, instance, resource, attributes,
+              links or status to a name, a path into structs and maps, or an expression
+    work      as of the other functions; used only where traces are linked with one another
+
+    A row that cannot be read stays in the frame, with the reason; `frame.quarantine` has all that was left
+    out, including parts of spans whose events are there (a parent that is missing, say).
+    """
+    columns = columns or {}
+    preset = preset or recognised(frame.columns, columns)
+    if preset not in PRESETS:
+        raise TraceFormatError(f"{preset!r} is no preset; there are {', '.join(PRESETS)}", field="preset")
+    kind = PRESETS[preset]
+    field_of = {ours: field for field, ours in kind.columns.items() if ours}
+    found = {field: column_at(frame, name) for field, name in kind.fields(frame.columns).items()}
+    for ours in columns:
+        if ours not in field_of:
+            known = ", ".join(field_of)
+            raise TraceFormatError(f"is not a column of spans of {preset}; those are {known}", field=ours)
+        found[field_of[ours]] = mapped_column(frame, ours, columns)
+    picked = frame.select(*(column.alias(field) for field, column in found.items() if column is not None))
+    return events_of(picked, partial(drafts_of, preset), assemble, linked=True, work=work)
+
+
+TABLE, JDBC = "table", "jdbc"
+
+FRAMES: dict[str, Callable[..., DataFrame]] = {
+    AUTO: spans,
+    "otlp": partial(spans, preset=OPENTELEMETRY),
+    "jaeger": partial(spans, preset=JAEGER),
+    "zipkin": partial(spans, preset=ZIPKIN),
+    TEMPO: partial(spans, preset=TEMPO),
+    "map-spans": partial(spans, preset=OPENTELEMETRY),
+    "dag": dag,
+    "map": log,
+    "awdit": history,
+}
+"""What makes events of a frame, by the format of its records."""
+SPANS = FRAMES.keys() - {"dag", "map", "awdit"}
+
+
+def import_source(
+    spark: SparkSession,
+    source: str,
+    name: str,
+    out: AnyPath,
+    reading: Mapping[str, str],
+    *,
+    format: str = AUTO,
+    options: Options | None = None,
+    strict: bool = False,
+) -> Import:
+    """Let Spark read `name` in the format `source`, with its reader's options, into a new trace."""
+    options = options or Options()
+    columns: dict[str, str] = {}
+    if options.map is not None:
+        mapping = mapped.Mapping(options.map)
+        format = ("map-spans" if mapping.is_spans else "map") if format == AUTO else format
+        columns = {"position" if ours == "seq" else ours: path for ours, path in mapping.source.items()}
+    if format not in FRAMES:
+        raise TraceFormatError(f"tables are not read as {format}; known: {', '.join(FRAMES)}", field="format")
+    try:
+        frame = _read(spark, source, name, reading)
+    except AnalysisException as error:
+        raise TraceFormatError(f"Spark cannot read it ({str(error).splitlines()[0]})", file=name) from error
+    with whole_directory(out) as folder:
+        work = {"work": folder / ".work"} if format in SPANS else {}
+        events = FRAMES[format](frame, columns=columns, **work)
+        write_rows(events.where(F.col(UNREADABLE).isNull()).select(*TRACE.names), folder / "trace")
+        write_rows(_left_out(events, name), folder / "quarantine")
+        trace = read_rows(spark, folder / "trace", SCHEMA)
+        quarantine = read_rows(spark, folder / "quarantine", QUARANTINE)
+        told = _counted(trace, quarantine)
+        first = [QuarantinedRecord(**row.asDict()) for row in quarantine.limit(EXAMPLES).collect()]
+        if strict and first:
+            raise not_understood(str(first[0]), told["quarantined"])
+        refuse_nothing(told["events"], first)
+        summary: dict[str, Any] = {
+            "format": format,
+            "options": asdict(options),
+            **told,
+            "quarantine_examples": [str(each) for each in first],
+            "facts": {},
+            "remarks": [],
+            "files": [{"file": name, "source": source, "quarantined": told["quarantined"]}],
+        }
+        remove_tree(folder / ".work")
+        write_summary(folder, summary)
+    return Import(summary, first)
+
+
+def _read(spark: SparkSession, source: str, name: str, reading: Mapping[str, str]) -> DataFrame:
+    if source == TABLE:
+        return spark.table(name)
+    reader = spark.read.format(source).options(**reading)
+    return reader.option("dbtable", name).load() if source == JDBC else reader.load(name)
+
+
+def _left_out(events: DataFrame, name: str) -> DataFrame:
+    rows: Any = events.quarantine  # an attribute that draft_frames gave it, not a column
+    file, line = F.lit(name).alias("file"), F.lit(None).cast("long").alias("line")
+    picked: DataFrame = rows.select(
+        file, line, *(each for each in QUARANTINE.names if each not in ("file", "line"))
+    )
+    return picked
+
+
+def _counted(trace: DataFrame, quarantine: DataFrame) -> dict[str, int]:
+    events = trace.agg(
+        F.countDistinct("computation").alias("computations"),
+        F.count("*").alias("events"),
+        F.count_if(F.col("kind").isin(*SENDS)).alias("messages"),
+        F.countDistinct("process").alias("processes"),
+    ).first()
+    left = quarantine.agg(
+        F.count("*").alias("quarantined"), F.count_if("imported").alias("quarantined_imported")
+    ).first()
+    assert events is not None and left is not None
+    return {**events.asDict(), **left.asDict()}

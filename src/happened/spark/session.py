@@ -1,11 +1,14 @@
-"""The running Spark session, or a new one whose workers can import this package.
+"""The running Spark session, or a new one; and whether its workers can import this package.
 
 The user's configuration takes precedence: spark-defaults.conf, and the options of spark-submit. Our own
 settings for a small machine apply only to a session that we start on this one; a session that was running
-before is left as it is.
+before is left as it is. Workers that may not run this very interpreter are asked by one small job of plain
+Python, once for a session: it must use nothing that they could lack, so no Arrow, and a function that is
+pickled by value.
 """
 
 import atexit
+import json
 import os
 import re
 import shlex
@@ -25,14 +28,13 @@ from weakref import WeakSet
 import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import happened
 
 from ..core.errors import CausalityError
 from ..core.extras import how_to_install
-from .classic import context_of, is_stopped
-from .versions import has
-from .workers import check_workers, run_this_python
+from .versions import context_of, has, is_stopped
 
 ROOT = Path(happened.__file__).parent
 DEFAULT_MASTER = "local[*]"
@@ -82,8 +84,7 @@ def session(
 
 
 def supply(spark: SparkSession) -> None:
-    """Make sure, once, that the session's Python workers can run this package; CausalityError if they
-    cannot."""
+    """Make sure, once, that the session's workers can run this package; CausalityError if they cannot."""
     if spark in _supplied:
         return
     context = context_of(spark)
@@ -251,3 +252,73 @@ def _refuse_unreachable(url: str) -> None:
             f"no Spark Connect server answers at {place[0]}:{place[1]} ({error}); start one with "
             "$SPARK_HOME/sbin/start-connect-server.sh, or correct the URL"
         ) from error
+
+
+NEEDED = ("numba", "numpy", "pandas", "pyarrow")
+"""What workers import besides PySpark, which Spark gives them."""
+
+TASKS = 16
+"""Tasks that check, on a cluster; Spark spreads them over the executors it has."""
+
+MISMATCH = re.compile(r"Python in worker has different version:? (.+?) than")
+NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+
+
+def run_this_python(spark: SparkSession) -> bool:
+    """Whether the workers' interpreter is this one, so that they have what this process has imported."""
+    context = context_of(spark)
+    if context is None or not re.match(r"local(\[|$)", context.master or ""):
+        return False
+    return shutil.which(context.pythonExec) == os.path.abspath(sys.executable)
+
+
+def check_workers(spark: SparkSession) -> bool:
+    """Whether all workers have this package installed; CausalityError if they could not run it."""
+
+    def look(_: int) -> str:
+        import json
+        import sys
+        from importlib.util import find_spec
+
+        found = [name for name in ("happened", *needed) if find_spec(name) is not None]
+        return json.dumps([sys.executable, found])
+
+    needed = NEEDED
+    tasks = 1 if str(spark.conf.get("spark.master", "")).startswith("local") else TASKS
+    # By default some versions pass values of such a function through Arrow.
+    asked = F.udf(look, "string", useArrow=False)
+    try:
+        rows = spark.range(0, tasks, 1, tasks).select(asked("id").alias("told")).collect()
+    except Exception as error:  # exceptions of several kinds, by version and kind of session
+        reason = _why(str(error))
+        if reason is None:
+            raise
+        raise CausalityError(f"{reason}; {_remedy()}") from error
+    told = [json.loads(row["told"]) for row in rows]
+    for python, found in told:
+        lacking = [name for name in NEEDED if name not in found]
+        if lacking:
+            names = " and ".join([", ".join(lacking[:-1]), lacking[-1]] if lacking[1:] else lacking)
+            raise CausalityError(f"Spark's Python workers run {python}, which lacks {names}; {_remedy()}")
+    return all("happened" in found for _, found in told)
+
+
+def _why(error: str) -> str | None:
+    """The reason why workers did not start; None for any other error."""
+    if (program := NO_PROGRAM.search(error)) is not None:
+        return f"Spark cannot start its Python workers: there is no program {program[1]}"
+    if (theirs := MISMATCH.search(error)) is not None:
+        version = ".".join(re.findall(r"\d+", theirs[1]))  # some versions write a tuple
+        return f"Spark's Python workers run Python {version}, and this process {_ours()}"
+    return None
+
+
+def _remedy() -> str:
+    return (
+        f"before the session starts, set PYSPARK_PYTHON (or spark.pyspark.python) to a Python {_ours()} with "
+        f"{', '.join(NEEDED)} on every worker; this process runs {sys.executable}"
+    )
+
+
+def _ours() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -34,8 +34,7 @@ MOST_FILES = 16
 """Opening a file takes as long as reading thousands of its rows."""
 
 MOSTLY = 0.5
-"""If a larger share of the computations lies in several splits, all of them are treated so, and nothing is
-looked up."""
+"""If more of the computations lie in several splits, all are treated so, and nothing is looked up."""
 
 
 class Large(NamedTuple):
@@ -135,7 +134,6 @@ def survey(
     )
 
 
-DELIVERS = {True: "deliver", False: "receive"}
 ADDED = ("events", "processes", "delivers", "messages")
 COUNTS = np.dtype([("name", np.uint64), ("split", np.int64), *((name, np.int64) for name in ADDED)])
 """The counts of a computation in one split; its name is a hash."""

@@ -17,7 +17,7 @@ from ..core.errors import TraceFormatError
 from ..trace.jsonl import event_from_json, lines_of
 from ..trace.location import Location
 from ..trace.reader import check_columns, open_part, read_part
-from ..trace.schema import QUARANTINE, SCHEMA
+from ..trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, size_of
 from ..trace.validation import faults
 
@@ -67,13 +67,11 @@ class LineRange(NamedTuple):
 
     def read(self, columns: Sequence[str]) -> Rows:
         """Every line that is an object with the fields of an event, unchecked; all columns are read."""
-        return read_lines(self._lines(), str(self.path))
+        lines = lines_of(self.path) if self.stop is None else self._stretch(self.stop)
+        return read_lines(lines, str(self.path))
 
     def may_hold(self, computations: pa.Array) -> bool:
         return True  # a better answer would need reading everything
-
-    def _lines(self) -> Iterator[bytes]:
-        return lines_of(self.path) if self.stop is None else self._stretch(self.stop)
 
     def _stretch(self, stop: int) -> Iterator[bytes]:
         with self.path.open("rb") as file:
@@ -85,8 +83,7 @@ class LineRange(NamedTuple):
 
 
 def read_lines(lines: Iterable[bytes], file: str) -> Rows:
-    """The events in lines of JSON, and for the other lines, except empty ones, the reasons why they are not
-    events."""
+    """The events in lines of JSON, and why the other lines, except empty ones, are not events."""
     events, bad = [], []
     for line in lines:
         if not line.strip():
@@ -100,6 +97,20 @@ def read_lines(lines: Iterable[bytes], file: str) -> Rows:
     # Not a cast, which would refuse the nulls that `sort_out` reports.
     table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
     return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
+
+
+def padded(table: pa.Table, schema: pa.Schema = UNCHECKED) -> pa.Table:
+    """The rows with the columns of a schema; those they lack are null, or have their default."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    for name, value in DEFAULTS.items():
+        if (place := schema.get_field_index(name)) >= 0:
+            columns[place] = pc.fill_null(columns[place], value)
+    return pa.table(columns, schema=schema)
 
 
 def sort_out(table: pa.Table) -> Rows:

@@ -4,8 +4,7 @@ A path is a directory, or a URL, that the driver and every executor can reach.
 """
 
 import io
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -14,13 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ..core.errors import CausalityError
+from ..trace import SCHEMA
 from ..trace.atomic import whole_file
 from ..trace.parts import parquet_settings as parquet_settings
 from ..trace.parts import write_part as write_part
+from ..trace.reader import open_part
 from ..trace.store import AnyPath, StorePath, arrow_dataset, arrow_source, matching
 from .tasks import frame_by_tasks
 
@@ -31,59 +32,61 @@ IO = (SPARK, DIRECT)
 
 
 def spark_path(path: AnyPath) -> str:
-    """Paths and URLs for Spark's own readers and writers; for a store they need its connector
-    (docs/pipeline.md)."""
+    """A path for Spark's own readers and writers; for a store they need its connector."""
     return path.hadoop_url if isinstance(path, StorePath) else str(path)
 
 
-def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) -> None:
-    """Let Spark write rows as parts of a table that others write to as well; `work` does not exist yet."""
-    if isinstance(directory, StorePath) or isinstance(work, StorePath):
-        _write_by_tasks(rows, directory, part)
-        return
-    rows.write.parquet(str(work))
-    directory.mkdir(parents=True, exist_ok=True)
-    for number, written in enumerate(sorted(work.glob("*.parquet"))):
-        written.rename(directory / f"{part}-{number:05d}.parquet")
-    shutil.rmtree(work)
+def stream_part(path: AnyPath, tables: Iterator[pa.Table]) -> int:
+    """Write a part table by table, if there is any; returns its rows."""
+    first = next(tables, None)
+    if first is None:
+        return 0
+    rows = 0
+    settings = parquet_settings(first.schema)
+    with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, first.schema, **settings) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
 
 
-def read_rows(spark: SparkSession, directory: AnyPath, rows: StructType | None = None) -> DataFrame:
-    """A table as Spark's rows. Tasks read a table in a store themselves, so that Spark needs no connector.
-
-    rows   their schema, without which the table must have a part
-    """
-    if not isinstance(directory, StorePath):
-        reader = spark.read if rows is None else spark.read.schema(rows)
-        return reader.parquet(str(directory))
-    files = matching(directory, "*.parquet")
-    schema = read_part(files[0]).schema if files else pa.schema([])
-
-    def read(number: int) -> list[pa.RecordBatch]:
-        batches: list[pa.RecordBatch] = read_part(files[number]).cast(schema).to_batches()
-        return batches
-
-    return frame_by_tasks(spark, len(files), read, rows or from_arrow_schema(schema))
+def partition() -> int:
+    """The number of the partition that this task has."""
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
 
 
-def _write_by_tasks(rows: DataFrame, directory: AnyPath, part: str) -> None:
-    """The rows cross to Python, but Spark needs no connector for the store, and nothing is renamed there."""
+def write_rows(rows: DataFrame, directory: AnyPath) -> None:
+    """Let tasks write rows as parts of a table, one at least: so Spark needs no connector for a store."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        count = 0
-        first = next(batches, None)
-        if first is not None:
-            path = directory / f"{part}-{context.partitionId():05d}.parquet"
-            with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, first.schema) as writer:
-                for batch in chain([first], batches):
-                    writer.write_batch(batch)
-                    count += batch.num_rows
-        yield pa.RecordBatch.from_pydict({"rows": [count]})
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        written = stream_part(directory / f"part-{partition():05d}.parquet", tables)
+        yield pa.RecordBatch.from_pydict({"rows": [written]})
 
     directory.mkdir(parents=True, exist_ok=True)
-    rows.mapInArrow(write, "rows long").agg(F.sum("rows")).collect()
+    if not any(row["rows"] for row in rows.mapInArrow(write, "rows long").collect()):
+        write_part(directory, "part-empty", to_arrow_schema(rows.schema).empty_table())
+
+
+def read_rows(spark: SparkSession, directory: AnyPath, schema: pa.Schema | None = None) -> DataFrame:
+    """A table as Spark's rows. Tasks read a table in a store themselves, so that Spark needs no connector.
+
+    schema   of the table, without which it must have a part
+    """
+    if not isinstance(directory, StorePath):
+        reader = spark.read if schema is None else spark.read.schema(spark_schema(schema))
+        return reader.parquet(str(directory))
+    parts = matching(directory, "*.parquet")
+    wanted = open_part(parts[0]).schema_arrow if schema is None else schema
+
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(arrow_source(parts[number])) as file:
+            for rows in file.iter_batches():
+                yield from pa.Table.from_batches([rows]).cast(wanted).to_batches()
+
+    return frame_by_tasks(spark, len(parts), read, spark_schema(wanted))
 
 
 def write_arrays(path: AnyPath, **arrays: np.ndarray[Any, Any]) -> None:
@@ -106,3 +109,36 @@ def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
     # In one request: all of it is needed, and a store answers each request for a range separately.
     with np.load(io.BytesIO(path.read_bytes())) as arrays:
         return {name: arrays[name] for name in arrays.files}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+TRACE = spark_schema(SCHEMA)
+
+
+class Tables:
+    """Frames by name; each is an attribute too."""
+
+    _tables: Mapping[str, pa.Schema]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of its tables, which are attributes too."""
+        return tuple(self._tables)
+
+    def table(self, name: str) -> DataFrame:
+        raise NotImplementedError
+
+    def _refuse_unknown(self, name: str, of: str) -> None:
+        if name not in self._tables:
+            raise CausalityError(f"{name!r} is no table of this {of}; it has {', '.join(self._tables)}")
+
+    def __getattr__(self, name: str) -> DataFrame:
+        if name in self.__dict__.get("_tables", ()):
+            return self.table(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._tables})

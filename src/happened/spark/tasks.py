@@ -1,37 +1,39 @@
 """Work on Spark tasks that read and write files themselves: without a shuffle, or with one of bytes.
 
-    on_tasks         work(0) … work(n - 1), and what they return
+    on_tasks         work(0) … work(n - 1), and what they return; on_each: work(*job) for each job
     exchange         tasks that give bytes to buckets, then tasks that each settle a bucket
     HERE             runs both in this process instead, one piece of work after another: within a task, say
     frame_by_tasks   rows that tasks read, as a DataFrame
-    pack_table       a table as bytes, for an exchange
+    preflight        checks that executors reach the same directories as the driver, before the work begins
 
-Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled and must be
-small.
+Only the DataFrame API is used, so that both run on Spark Connect too. Results are pickled and must be small.
 
 A task may run several times, also at once, on different machines: what it does must be the same each time.
-A task that fails for lack of storage or memory is retried as often as Spark allows, and then reported in one
-sentence.
+A task that fails for lack of storage or memory is retried as Spark allows, and then reported in a sentence.
 """
 
 import gc
+import os
 import pickle
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..core.errors import CausalityError, TraceFormatError
-from .classic import context_of
+from ..trace.atomic import whole_file
+from ..trace.store import AnyPath, size_of
+from .versions import context_of
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -75,27 +77,25 @@ def on_tasks(
     An error that a task finds in the trace is raised here. `tell` is called now and then with the number of
     finished tasks.
     """
-    return raise_faults(attempts_on_tasks(spark, count, work, tell))
-
-
-def attempts_on_tasks(
-    spark: Runner, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
-) -> list[Any]:
-    """The same, but where a task finds the trace wrong, its result is a TraceFault."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                yield _results([(number, _attempt(work, number, attempts))])
+        for number in _numbers(batches):
+            yield _result(number, pickle.dumps(_attempt(attempts, work, number)))
 
+    if isinstance(spark, InProcess):
+        return raise_faults(_without_trouble([_attempt(1, work, number) for number in range(count)]))
     if not count:
         return []
-    if isinstance(spark, InProcess):
-        return _without_trouble([_attempt(work, number, 1) for number in range(count)])
     attempts = _attempts(spark)
     with _watched(spark, count, tell), _told_of_dead_workers():
         rows = spark.range(0, count, 1, count).mapInArrow(run, "key long, result binary").collect()
-    return _without_trouble([pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])])
+    results = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])]
+    return raise_faults(_without_trouble(results))
+
+
+def on_each(spark: Runner, jobs: Sequence[tuple[Any, ...]], work: Callable[..., Any]) -> list[Any]:
+    """Run work(*job) for each job, as `on_tasks` does."""
+    return on_tasks(spark, len(jobs), lambda number: work(*jobs[number]))
 
 
 def frame_by_tasks(
@@ -104,11 +104,15 @@ def frame_by_tasks(
     """The rows of read(0), …, read(count - 1), as a DataFrame; they are read when it is used."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                yield from read(number)
+        for number in _numbers(batches):
+            yield from read(number)
 
     return spark.range(0, count, 1, max(count, 1)).mapInArrow(run, schema)
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers that a task of spark.range has."""
+    return chain.from_iterable(batch["id"].to_pylist() for batch in batches)
 
 
 def raise_faults(results: Sequence[Any]) -> list[Any]:
@@ -140,14 +144,11 @@ def exchange(
     """
 
     def give(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                emitted = _attempt(emit, number, attempts)
-                result, blobs = emitted if isinstance(emitted, Emitted) else (emitted, ())
-                rows = [(-1 - number, pickle.dumps(result)), *blobs]
-                buckets, contents = zip(*rows, strict=True)
-                columns = [pa.array(buckets), pa.repeat(number, len(rows)), pa.array(contents, pa.binary())]
-                yield pa.RecordBatch.from_arrays(columns, schema=EMITTED)
+        for number in _numbers(batches):
+            result, blobs = _emitted(attempts, emit, number)
+            buckets, contents = zip((-1 - number, pickle.dumps(result)), *blobs, strict=True)
+            columns = [pa.array(buckets), pa.repeat(number, len(buckets)), pa.array(contents, pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, schema=EMITTED)
 
     def take(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (
@@ -155,10 +156,8 @@ def exchange(
         )
         for bucket, group in groupby(rows, key=lambda row: row[0]):
             blobs = [blob.as_buffer().to_pybytes() for _, blob in group]
-            if bucket < 0:
-                yield pa.RecordBatch.from_arrays([pa.array([bucket]), pa.array(blobs)], schema=RESULTS)
-            else:
-                yield _results([(bucket, _attempt(partial(_settled, settle, blobs), bucket, attempts))])
+            given = blobs[0] if bucket < 0 else pickle.dumps(_attempt(attempts, settle, bucket, blobs))
+            yield _result(bucket, given)
 
     if not count:
         return [], {}
@@ -182,16 +181,14 @@ def _exchange_here(
     buckets: set[int] = set()
     with tempfile.TemporaryDirectory(prefix="happened-") as folder:
         for number in range(count):
-            emitted = _attempt(emit, number, 1)
-            result, blobs = emitted if isinstance(emitted, Emitted) else (emitted, ())
+            result, blobs = _emitted(1, emit, number)
             results.append(result)
             for bucket, blob in blobs:
                 buckets.add(bucket)
                 with open(f"{folder}/{bucket}", "ab") as file:
                     pickle.dump(blob, file)
         settled = {
-            bucket: _attempt(partial(_settled, settle, _blobs_in(f"{folder}/{bucket}")), bucket, 1)
-            for bucket in sorted(buckets)
+            bucket: _attempt(1, settle, bucket, _blobs_in(f"{folder}/{bucket}")) for bucket in sorted(buckets)
         }
     _without_trouble([*results, *settled.values()])
     return results, settled
@@ -205,15 +202,30 @@ def _blobs_in(path: str) -> list[bytes]:
     return blobs
 
 
-def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
+def together(
+    batches: Iterable[pa.RecordBatch], most: int, size: Callable[[pa.RecordBatch], int] = len
+) -> Iterator[pa.Table]:
+    """Batches concatenated, until they have `most` rows or another size."""
+    held: list[pa.RecordBatch] = []
+    total = 0
+    for batch in batches:
+        held.append(batch)
+        total += size(batch)
+        if total >= most:
+            yield pa.Table.from_batches(held)
+            held, total = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def pack_table(table: pa.Table) -> bytes:
     """A table as bytes, for a shuffle."""
-    return bytes(packed_buffer(table, compression))
+    return bytes(packed_buffer(table))
 
 
-def packed_buffer(table: pa.Table, compression: str | None = None) -> pa.Buffer:
+def packed_buffer(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+    with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())
     return sink.getvalue()
 
@@ -224,13 +236,25 @@ def as_binary(blob: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob])
 
 
+def packed_by_bucket(table: pa.Table, bucket: "np.ndarray[Any, Any]") -> Iterator[tuple[int, bytes]]:
+    """Each bucket that has rows, and its rows as bytes."""
+    if not table.num_rows:
+        return
+    first, last = int(bucket.min()), int(bucket.max())
+    if first == last:
+        yield first, pack_table(table)
+        return
+    order = np.argsort(bucket, kind="stable")
+    ends = np.searchsorted(bucket[order], np.arange(first, last + 2)).tolist()
+    table = table.take(pa.array(order))
+    for number, (begin, end) in enumerate(pairwise(ends), first):
+        if end > begin:
+            yield number, pack_table(table.slice(begin, end - begin))
+
+
 def unpack_table(data: bytes | pa.Buffer) -> pa.Table:
     with pa.ipc.open_stream(data) as stream:
         return stream.read_all()
-
-
-def _settled(settle: Callable[[int, list[bytes]], Any], blobs: list[bytes], bucket: int) -> Any:
-    return settle(bucket, blobs)
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -259,9 +283,14 @@ def spare_modules() -> None:
         gc.freeze()
 
 
-def _attempt(work: Callable[[int], Any], number: int, attempts: int) -> Any:
+def _emitted(attempts: int, emit: Callable[[int], Emitted], number: int) -> Emitted:
+    emitted = _attempt(attempts, emit, number)
+    return emitted if isinstance(emitted, Emitted) else Emitted(emitted, ())
+
+
+def _attempt(attempts: int, work: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return work(number)
+        return work(*arguments)
     except TraceFormatError as error:
         return TraceFault(str(error))
     except (CausalityError, MemoryError, OSError) as error:
@@ -309,10 +338,8 @@ def _told_of_dead_workers() -> Iterator[None]:
         ) from error
 
 
-def _results(results: Sequence[tuple[int, Any]]) -> pa.RecordBatch:
-    keys, values = zip(*results, strict=True)
-    columns = [pa.array(keys), pa.array([pickle.dumps(value) for value in values])]
-    return pa.RecordBatch.from_arrays(columns, schema=RESULTS)
+def _result(key: int, pickled: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([key]), pa.array([pickled])], schema=RESULTS)
 
 
 @contextmanager
@@ -320,17 +347,17 @@ def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | No
     """Report how many of `count` tasks are done while the body runs them."""
     if tell is None:
         yield
-    elif (context := context_of(spark)) is None:
-        with _heard(spark, count, tell):
-            yield
-    else:
-        with _polled(context.statusTracker(), count, tell):
-            yield
+        return
+    context = context_of(spark)
+    end = _hear(spark, count, tell) if context is None else _poll(context.statusTracker(), count, tell)
+    try:
+        yield
+    finally:
+        end()
 
 
-@contextmanager
-def _heard(spark: Any, count: int, tell: Callable[[int], object]) -> Iterator[None]:
-    """By what a Spark Connect server reports about itself."""
+def _hear(spark: Any, count: int, tell: Callable[[int], object]) -> Callable[[], object]:
+    """By what a Spark Connect server reports about itself; returns what ends that."""
 
     def hear(stages: Sequence[Any] | None, **_: Any) -> None:
         for stage in stages or ():
@@ -338,14 +365,10 @@ def _heard(spark: Any, count: int, tell: Callable[[int], object]) -> Iterator[No
                 tell(stage.num_completed_tasks)
 
     spark.registerProgressHandler(hear)
-    try:
-        yield
-    finally:
-        spark.removeProgressHandler(hear)
+    return lambda: spark.removeProgressHandler(hear)
 
 
-@contextmanager
-def _polled(tracker: Any, count: int, tell: Callable[[int], object]) -> Iterator[None]:
+def _poll(tracker: Any, count: int, tell: Callable[[int], object]) -> Callable[[], object]:
     over = threading.Event()
 
     def look() -> None:
@@ -355,10 +378,71 @@ def _polled(tracker: Any, count: int, tell: Callable[[int], object]) -> Iterator
                 if info is not None and info.numTasks == count:
                     tell(info.numCompletedTasks)
 
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
+    def end() -> None:
         over.set()
         watcher.join()
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    return end
+
+
+PROBES = 16
+"""Tasks that check; Spark spreads them over the executors it has."""
+
+WORD = ".driver"
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The file that a task looks for; nothing on a local master."""
+
+    word: str = ""
+    directories: tuple[AnyPath, ...] = ()
+    file: AnyPath | None = None
+
+    def look(self, number: int = 0) -> Trouble | None:
+        """Runs in a task; returns what is wrong."""
+        for directory in self.directories:
+            try:
+                said = (directory / WORD).read_text()
+                probe = directory / f".probe-{number:03d}"
+                with whole_file(probe) as path:
+                    path.write_text(self.word)
+                probe.unlink(missing_ok=True)  # created by another attempt of this task, perhaps
+            except (OSError, CausalityError) as error:
+                return Trouble(cannot_reach(directory, _why(error)))
+            if said != self.word:
+                return Trouble(cannot_reach(directory, "what they have there is another directory"))
+        if self.file is not None:
+            try:
+                size_of(self.file)
+                with self.file.open("rb") as file:
+                    file.read(4)
+            except (OSError, CausalityError) as error:
+                return Trouble(cannot_reach(self.file, _why(error)))
+        return None
+
+    def look_everywhere(self, spark: SparkSession) -> None:
+        """CausalityError if an executor does not reach what the driver reaches."""
+        if self.directories:
+            on_tasks(spark, PROBES, self.look)
+
+    def end(self) -> None:
+        for directory in self.directories:
+            (directory / WORD).unlink(missing_ok=True)
+
+
+def preflight(spark: SparkSession, directories: Sequence[AnyPath], file: AnyPath | None) -> Preflight:
+    """Write the small file into each directory, if tasks run elsewhere."""
+    if is_local(spark):
+        return Preflight()
+    word = os.urandom(8).hex()
+    for directory in directories:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / WORD).write_text(word)
+    return Preflight(word, tuple(directories), file)
+
+
+def _why(error: OSError | CausalityError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,11 +1,16 @@
-"""What older versions of PySpark lack: the only place that checks versions.
+"""What older versions of PySpark lack, and what Spark Connect lacks of a classic session.
 
-PySpark 3.5 answers every question about a trace or a frame; streams need 4.0 or newer.
+PySpark 3.5 answers every question about a trace or a frame; streams need 4.0 or newer. No other module checks
+versions, or uses what only a classic session has. Before 4.2 PySpark asks a source of a stream for its latest
+offset without saying where the batch begins or how much it may read (ReadLimit), so a batch reads everything
+there is.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from ..core.errors import CausalityError
 
@@ -44,3 +49,53 @@ def require(feature: str) -> None:
 def _installed() -> tuple[int, int]:
     major, minor, *_ = pyspark.__version__.split(".")
     return int(major), int(minor)
+
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def context_of(spark: SparkSession) -> "SparkContext | None":
+    """The context of a classic session; None on Spark Connect."""
+    return None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether a classic session lost its context; Spark Connect never returns such a session."""
+    context = context_of(spark)
+    return context is not None and context._jsc is None
+
+
+class Tags(NamedTuple):
+    """The functions that read, add and remove the tags of jobs that this thread starts."""
+
+    get: Callable[[], set[str]]
+    add: Callable[[str], None]
+    remove: Callable[[str], None]
+
+
+def tags_of(spark: SparkSession) -> Tags:
+    """Tags of a session; a classic session of PySpark 3.5 refuses them, and its context takes them."""
+    context = context_of(spark)
+    if context is None or has("tags of a classic session"):
+        session: Any = spark  # typed as Any: the types of a classic session lack these methods
+        return Tags(session.getTags, session.addTag, session.removeTag)
+    return Tags(lambda: {*context.getJobTags()}, context.addJobTag, context.removeJobTag)
+
+
+if TYPE_CHECKING or has("a limit of a batch"):
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+
+    class ReadLimit:
+        pass
+
+    ReadAllAvailable = ReadMaxBytes = ReadMaxRows = SupportsTriggerAvailableNow = ReadLimit
+
+__all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxBytes", "ReadMaxRows", "SupportsTriggerAvailableNow"]

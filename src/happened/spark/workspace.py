@@ -1,31 +1,36 @@
-"""A directory in which a DataFrame becomes files that tasks read themselves, and which holds their answers.
+"""Where the answers of an analysis are kept until nobody needs them, and a frame as files for tasks.
 
-A frame is written once, as Parquet parts of a trace, whatever it was derived from, and is then treated like
-files. Its directory is removed by `close`, or with its Workspace, at the latest when the interpreter ends.
+SparkKept   Spark keeps them (persist), as `frame_answers` packed them, until the Analysis and the frames that
+            it gave are gone. A frame derived from one of these gives the same answers after that, too, by
+            computing them again
+FileKept    tasks left them as Parquet in a Workspace. It is removed by `close`, or when the interpreter ends;
+            then a frame derived from one cannot be read any more
+
+For tasks, a frame is written once, as Parquet parts of a trace, whatever it was derived from.
 """
 
 import atexit
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..core.errors import CausalityError
-from ..trace.atomic import whole_file
 from ..trace.schema import QUARANTINE
-from ..trace.store import AnyPath, StorePath, any_path, arrow_source, remove_tree
+from ..trace.store import AnyPath, StorePath, any_path, remove_tree
 from .event_rows import sort_out_unread
-from .schemas import spark_schema
+from .frame_answers import leave_tables, table_of
+from .laid_frames import lay_down
 from .session import is_on_this_machine
 from .splits import UNCHECKED
-from .storage import parquet_settings, spark_path, write_part
-from .tasks import frame_by_tasks
+from .storage import partition, read_rows, stream_part, write_part
 
 ROWS_TOGETHER = 100_000
 """Rows of a row group: many of Spark's batches."""
@@ -47,8 +52,7 @@ class Workspace:
     def keep(self) -> None:
         """From now on only `close`, or the end of the interpreter, removes it.
 
-        What Spark derives from a frame (a join, a view) reads its files even after Python has dropped the
-        frame.
+        What Spark derives from a frame (a join, a view) reads its files after the frame is dropped, too.
         """
         if self._removal.alive:
             _kept.add(self)
@@ -80,33 +84,19 @@ def _remove(folder: AnyPath) -> None:
         return
 
 
-def lay_down(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
-    """Write rows of a trace (event_columns) as its parts; returns how many could not be read at all.
+def write_trace(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
+    """Write rows of a trace (event_rows) as its parts; returns how many could not be read at all.
 
     Rows for which a reader gave a reason (event_rows.UNREADABLE) are quarantined with that reason.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        number = context.partitionId()
-        unread = [QUARANTINE.empty_table()]
-        parts = 0
-        groups = _groups(batches, unread)
-        first = next(groups, None)
-        if first is not None:
-            parts = 1
-            with (
-                whole_file(trace / f"part-{number:06d}.parquet") as unfinished,
-                pq.ParquetWriter(unfinished, first.schema, **parquet_settings(first.schema)) as writer,
-            ):
-                writer.write_table(first)
-                for table in groups:
-                    writer.write_table(table)
+        number, unread = partition(), [QUARANTINE.empty_table()]
+        written = stream_part(trace / f"part-{number:06d}.parquet", _groups(batches, unread))
         table = pa.concat_tables(unread)
         if table.num_rows:
             write_part(quarantine, f"unread-{number:06d}", table)
-        yield pa.RecordBatch.from_pydict({"parts": [parts], "unread": [table.num_rows]})
+        yield pa.RecordBatch.from_pydict({"parts": [int(written > 0)], "unread": [table.num_rows]})
 
     trace.mkdir(parents=True, exist_ok=True)
     told = rows.mapInArrow(write, "parts long, unread long").collect()
@@ -141,16 +131,78 @@ def _refuse_unseen(trace: AnyPath, parts: int) -> None:
         )
 
 
-def read_table(spark: SparkSession, directory: AnyPath, schema: pa.Schema) -> DataFrame:
-    """A table that tasks wrote; tasks also read it if it is in a store, since Spark may have no connector for
-    it."""
-    if not isinstance(directory, StorePath):
-        return spark.read.schema(spark_schema(schema)).parquet(spark_path(directory))
-    parts = sorted(directory.glob("*.parquet"))
+MOST_REPORTED = 256 << 20
+"""Bytes of answers that this process fetches from Spark for a report."""
 
-    def read(number: int) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(arrow_source(parts[number])) as file:
-            for rows in file.iter_batches():
-                yield from pa.Table.from_batches([rows]).cast(schema).to_batches()
 
-    return frame_by_tasks(spark, len(parts), read, spark_schema(schema))
+@dataclass
+class FileKept:
+    spark: SparkSession
+    workspace: Workspace
+    tables: Mapping[str, pa.Schema]
+
+    @property
+    def is_open(self) -> bool:
+        return self.workspace.is_open
+
+    def read(self, name: str) -> DataFrame:
+        self.workspace.keep()
+        return read_rows(self.spark, self.workspace.folder / "answers" / name, self.tables[name])
+
+    @contextmanager
+    def folder(self) -> Iterator[AnyPath]:
+        yield self.workspace.folder / "answers"
+
+    def close(self) -> None:
+        self.workspace.close()
+
+
+class SparkKept:
+    def __init__(self, packed: DataFrame, tables: Mapping[str, pa.Schema]) -> None:
+        self._packed, self._tables = packed, tables
+        self._forget = forgotten_with(self, packed)
+
+    @property
+    def is_open(self) -> bool:
+        return self._forget.alive
+
+    def read(self, name: str) -> DataFrame:
+        return table_of(self._packed, name, self._tables[name])
+
+    @contextmanager
+    def folder(self) -> Iterator[AnyPath]:
+        with tempfile.TemporaryDirectory(prefix="happened-") as folder:
+            leave_tables(self._packed, Path(folder), dict(self._tables), MOST_REPORTED)
+            yield Path(folder)
+
+    def close(self) -> None:
+        self._forget()
+
+
+Kept = FileKept | SparkKept
+
+
+def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
+    """The rows of a frame, laid out once for all questions that are asked of it as long as it lives.
+
+    key   what else the rows depend on; None if that cannot be compared, and the rows are not shared
+    """
+    shared = events.__dict__.setdefault("_happened_laid", {})
+    if key is None or key not in shared:
+        laid = lay_down(rows).persist()
+        forgotten_with(events, laid)
+        shared[key] = laid
+    found: DataFrame = shared[key]
+    return found
+
+
+def forgotten_with(owner: object, persisted: DataFrame) -> "weakref.finalize[..., Any]":
+    """Unpersist a frame when its owner is collected; not when the interpreter ends, as Spark does then."""
+    forget = weakref.finalize(owner, _unpersist, persisted)
+    forget.atexit = False
+    return forget
+
+
+def _unpersist(frame: DataFrame) -> None:
+    with suppress(Exception):  # the session may have ended
+        frame.unpersist()

@@ -11,11 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from ..core.errors import CausalityError
+from .storage import spark_schema
 
 REFUSING = ("error", "errorifexists")
 MODES = (*REFUSING, "overwrite", "append", "ignore")
@@ -26,7 +28,7 @@ Where = str | os.PathLike[str]
 
 
 def check_destination(
-    spark: SparkSession, where: Where, format: str, mode: str, tables: Mapping[str, StructType]
+    spark: SparkSession, where: Where, format: str, mode: str, tables: Mapping[str, pa.Schema]
 ) -> None:
     """CausalityError if the tables cannot be written; writes nothing."""
     if mode not in MODES:
@@ -34,7 +36,7 @@ def check_destination(
     if _condition(_failure_of_reading(spark, format)) == "DATA_SOURCE_NOT_FOUND":
         raise CausalityError(_no_format(format))
     for name, schema in tables.items():
-        _refuse_nested(name, schema, format)
+        _refuse_nested(name, spark_schema(schema), format)
     if _is_schema(where):
         _refuse_no_schema(spark, os.fspath(where))
     if mode in REFUSING:

@@ -9,28 +9,13 @@ A row whose columns make no sense raises RemoteProtocolError and is marked corru
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.tuples import new
 from ..ordering.listening import ReplicaListener
 from ..wire import decode
 from .reached import Arrived
-
-
-class Rule(Protocol):
-    """How to read the control columns of a row."""
-
-    kind: str  # the kind of its record of deliveries: see destination.REACHED
-
-    @property
-    def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns it reads, in order, each with the types it may have in Spark's short notation."""
-
-    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrived: ...
-    def named(self, cause: Any) -> str:
-        """A cause for people."""
-
 
 _TEXT = ("string",)
 
@@ -113,6 +98,12 @@ class ByProtocol:
     def named(self, cause: Any) -> str:
         sender, clock = cause
         return f"{self.members[sender]}#{clock}"
+
+
+Rule = ByIds | ByProtocol
+"""How to read the control columns of a row: `columns` are those it reads, in order, each with the types it
+may have in Spark's short notation; `named` is a cause for people; `kind` that of its record of deliveries
+(destination.REACHED)."""
 
 
 @lru_cache(maxsize=1024)

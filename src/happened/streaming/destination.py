@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 
 from ..core.errors import CausalityError
 from ..core.tuples import new
-from .held_index import HeldIndex
 from .paged import Drawer, Key, Numbers, PagedMap, PageStore
-from .reached import Arrived, Range, Reached, ReachedClocks, ReachedIds
+from .reached import Arrived, HeldIndex, Range, Reached, ReachedClocks, ReachedIds
 
 VERSION = 1
 """Of the state."""
@@ -66,10 +65,6 @@ class Head(NamedTuple):
 
 
 EMPTY = Head()
-
-
-def _name(entry: Entry) -> Any:
-    return entry.arrival.name
 
 
 def _age(entry: Entry) -> tuple[int, Any]:
@@ -150,8 +145,7 @@ class Destination:
         self.duplicates += 1
 
     def expire(self, now: int, patience: int, *, release: bool) -> list[DeliveryOutcome]:
-        """Messages that have waited too long, after those of their causes that are here; with `release` they
-        are delivered, otherwise dead."""
+        """Messages that have waited too long, after their causes that are here: delivered, or else dead."""
         entries = [*self._parked.items()]
         due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
         if not due:
@@ -260,8 +254,7 @@ class Destination:
         return (arrival for arrival, _ in ready)
 
     def _released(self, ranges: list[Range]) -> list[tuple[Arrived, Any]]:
-        """The held messages that waited for these causes and lack nothing more; the others are parked
-        again."""
+        """The held messages that waited for these causes alone; the others are parked again."""
         released = []
         for low, high in ranges:
             for entry in self._woken(low, high):
@@ -286,7 +279,7 @@ class Destination:
                 if older.setdefault(entry.arrival.name, entry) is not entry:
                     self._forget_duplicate()
             fresh = list(older.values())
-        return sorted(fresh, key=_name) if len(fresh) > 1 else fresh
+        return sorted(fresh, key=lambda entry: entry.arrival.name) if len(fresh) > 1 else fresh
 
     def _prepare(self) -> None:
         """Look up what has been delivered for all messages of pages that were read, at once."""

@@ -14,13 +14,12 @@ Register it once: `spark.dataSource.register(NatsSource)`. Executors connect to 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from ..core.errors import CausalityError
-from ..spark.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from ..spark.versions import require
+from ..spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, require
 
 try:
     import nats
@@ -51,13 +50,12 @@ class NatsSource(DataSource):
         return NatsReader(dict(self.options))
 
 
-class _Range(InputPartition):
+class _Range(NamedTuple):
     """`whole`: no message between the two may be missing."""
 
-    def __init__(self, first: int, last: int, whole: bool) -> None:
-        self.first = first
-        self.last = last
-        self.whole = whole
+    first: int
+    last: int
+    whole: bool
 
 
 class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -118,16 +116,17 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = range(max(first, kept), last + 1, PARTITION_MESSAGES)
         # Only a limit per subject makes the broker drop messages between others.
         whole = self._missing == "fail" and not self._subject and (info.config.max_msgs_per_subject or 0) > 0
-        return [_Range(at, min(at + PARTITION_MESSAGES - 1, last), whole) for at in begins]
+        ends = (min(at + PARTITION_MESSAGES - 1, last) for at in begins)
+        return [InputPartition(_Range(at, end, whole)) for at, end in zip(begins, ends, strict=True)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        assert isinstance(partition, _Range)
-        rows = self._ask(lambda stream: self._fetch(stream, partition.first, partition.last))
-        lacking = partition.last - partition.first + 1 - len(rows)
-        if partition.whole and lacking:
+        first, last, whole = partition.value
+        rows = self._ask(lambda stream: self._fetch(stream, first, last))
+        lacking = last - first + 1 - len(rows)
+        if whole and lacking:
             raise CausalityError(
                 f"stream {self._stream} limits the messages of each subject, and has dropped {lacking:,} "
-                f"of {partition.first} to {partition.last}. "
+                f"of {first} to {last}. "
                 'Continue without them by .option("missing", "skip")'
             )
         yield from rows

@@ -25,6 +25,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -32,30 +33,19 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DoubleType,
-    FloatType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from ..core.errors import CausalityError, RemoteProtocolError
 from ..spark.live.state_store import StatePages, use_rocksdb
 from ..spark.session import supply
 from .arrivals import Rule
-from .destination import EMPTY, HELD, DeliveryOutcome, Destination, Head
+from .destination import DEAD, EMPTY, HELD, DeliveryOutcome, Destination, Head
 from .reached import Arrived
 
 CORRUPT = "corrupt"
-ADDED = {"delivery": LongType(), "status": StringType(), "reason": StringType()}
+ADDED = {"delivery": T.LongType(), "status": T.StringType(), "reason": T.StringType()}
 REMEMBER = 65536
 HEAD = "delivered long, held long, oldest long, timer long, directories binary"
 
@@ -97,18 +87,12 @@ def deliver(
     names = [destination, *(name for name in stream.columns if name != destination)]
     carried = [_carried(stream.schema[name]) for name in names]
     rows = stream.select(*(each.there for each in carried))
-    schema = StructType([*rows.schema.fields])
+    schema = T.StructType([*rows.schema.fields])
     for name, kind in ADDED.items():
         schema = schema.add(name, kind)
     milliseconds = None if patience is None else max(int(patience * 1000), 1)
     processor = DeliveryProcessor(
-        rule,
-        schema.names,
-        milliseconds,
-        after_patience == "release",
-        remember,
-        report_held,
-        arrived,
+        rule, schema.names, milliseconds, after_patience == "release", remember, report_held, arrived
     )
     delivered = rows.groupBy(destination).transformWithStateInPandas(
         processor, schema, "append", "none" if patience is None else "processingTime"
@@ -123,22 +107,20 @@ class _Carried(NamedTuple):
     back: Column
 
 
-def _carried(field: StructField) -> _Carried:
+def _carried(field: T.StructField) -> _Carried:
     """Numbers and times travel as text: pandas would round large integers beside nulls, and take NaN for
     null; it cannot represent all times, nor which of two equal local times is meant."""
     name, kind = field.name, field.dataType
     column = F.col(f"`{name}`")
-    if isinstance(kind, LongType | DoubleType | FloatType | TimestampNTZType):
+    if isinstance(kind, T.LongType | T.DoubleType | T.FloatType | T.TimestampNTZType):
         return _Carried(column.cast("string").alias(name), column.cast(kind).alias(name))
-    if isinstance(kind, TimestampType):
+    if isinstance(kind, T.TimestampType):
         back = F.timestamp_micros(column.cast("bigint"))
         return _Carried(F.unix_micros(column).cast("string").alias(name), back.alias(name))
-    if isinstance(kind, ArrayType | StructType | MapType) and (
-        _NUMBERS.search(kind.simpleString()) or _has_moments(kind)
-    ):
-        if any(
-            isinstance(each, MapType) and not isinstance(each.keyType, StringType) for each in _inside(kind)
-        ):
+    inside = [*_inside(kind)]
+    has_moments = any(isinstance(each, T.TimestampType | T.TimestampNTZType) for each in inside)
+    if len(inside) > 1 and (has_moments or _NUMBERS.search(kind.simpleString())):
+        if any(isinstance(each, T.MapType) and not isinstance(each.keyType, T.StringType) for each in inside):
             raise CausalityError(
                 f"column {name!r} is {kind.simpleString()}: numbers and times in it travel as JSON, whose "
                 "maps must have strings as keys: cast the keys, or use map_entries"
@@ -156,19 +138,15 @@ _MOMENTS = {
 }
 
 
-def _has_moments(kind: DataType) -> bool:
-    return any(isinstance(each, TimestampType | TimestampNTZType) for each in _inside(kind))
-
-
-def _inside(kind: DataType) -> Iterator[DataType]:
+def _inside(kind: T.DataType) -> Iterator[T.DataType]:
     """A type and the types it is made of."""
     yield kind
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, T.ArrayType):
         yield from _inside(kind.elementType)
-    elif isinstance(kind, MapType):
+    elif isinstance(kind, T.MapType):
         yield from _inside(kind.keyType)
         yield from _inside(kind.valueType)
-    elif isinstance(kind, StructType):
+    elif isinstance(kind, T.StructType):
         for field in kind.fields:
             yield from _inside(field.dataType)
 
@@ -195,26 +173,17 @@ def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str
             )
 
 
+@dataclass(eq=False)
 class DeliveryProcessor(StatefulProcessor):
-    """Runs a Destination for each key."""
+    """Runs a Destination for each key; `names` are the columns of the output, the destination first."""
 
-    def __init__(
-        self,
-        rule: Rule,
-        names: list[str],
-        patience: int | None,
-        release: bool,
-        remember: int,
-        report_held: bool,
-        arrived: str | None,
-    ) -> None:
-        self._rule = rule
-        self._names = names  # the columns of the output, the destination first
-        self._patience = patience
-        self._release = release
-        self._remember = remember
-        self._report_held = report_held
-        self._arrived = arrived
+    rule: Rule
+    names: list[str]
+    patience: int | None
+    release: bool
+    remember: int
+    report_held: bool
+    arrived: str | None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -244,13 +213,13 @@ class DeliveryProcessor(StatefulProcessor):
         yield from self._finish(destination, frame, out, now)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        assert self._patience is not None
+        assert self.patience is not None
         destination = self._destination()
         destination.timer = 0
         now = timerValues.getCurrentProcessingTimeInMs()
         with _no_collection():
-            out = destination.expire(now, self._patience, release=self._release)
-        yield from self._finish(destination, pd.DataFrame(columns=self._names[:-3]), out, now)
+            out = destination.expire(now, self.patience, release=self.release)
+        yield from self._finish(destination, pd.DataFrame(columns=self.names[:-3]), out, now)
 
     def close(self) -> None:
         pass
@@ -258,17 +227,16 @@ class DeliveryProcessor(StatefulProcessor):
     def _destination(self) -> Destination:
         stored = self._head.get()
         head = EMPTY if stored is None else Head._make(stored)
-        return Destination(self._rule.kind, StatePages(self._pages), head, remember=self._remember)
+        return Destination(self.rule.kind, StatePages(self._pages), head, remember=self.remember)
 
     def _read(
         self, destination: Any, frame: pd.DataFrame
     ) -> tuple[list[tuple[Arrived, int]], list[DeliveryOutcome]]:
-        """The messages of valid rows, in order of arrival, each with its place in the frame; and the errors
-        of the others."""
-        columns = [frame[name].tolist() for name in self._rule.columns]
+        """The messages of valid rows, in order of arrival, with their places; the errors of others."""
+        columns = [frame[name].tolist() for name in self.rule.columns]
         arrivals: list[tuple[Arrived, int]] = []
         corrupt: list[DeliveryOutcome] = []
-        read = self._rule.arrival
+        read = self.rule.arrival
         rows = list(zip(*columns, strict=True))
         for place in self._order(frame, columns[0]):
             try:
@@ -285,8 +253,8 @@ class DeliveryProcessor(StatefulProcessor):
         order.sort(key=names.__getitem__)
         if len(order) < len(names):
             order += [place for place, name in enumerate(names) if name is None]
-        if self._arrived is not None:
-            came = [-1 if pd.isna(number) else int(number) for number in frame[self._arrived].tolist()]
+        if self.arrived is not None:
+            came = [-1 if pd.isna(number) else int(number) for number in frame[self.arrived].tolist()]
             order.sort(key=came.__getitem__)
         return order
 
@@ -301,14 +269,14 @@ class DeliveryProcessor(StatefulProcessor):
             lambda row: tuple([column[row] for column in columns]) if type(row) is int else row
         )
         self._head.update(tuple(head))
-        if self._report_held:
+        if self.report_held:
             out = out + [DeliveryOutcome(entry.row, None, HELD, cause) for entry, cause in new]
         yield from self._table(frame, out)
 
     def _set_timer(self, destination: Destination, now: int) -> None:
-        if self._patience is None:
+        if self.patience is None:
             return
-        fires = destination.next_timer(now, self._patience)
+        fires = destination.next_timer(now, self.patience)
         if fires and (not destination.timer or fires < destination.timer):
             if destination.timer:
                 self._handle.deleteTimer(destination.timer)
@@ -320,15 +288,15 @@ class DeliveryProcessor(StatefulProcessor):
             return
         rows, numbers, statuses, _ = zip(*out, strict=True)
         reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
-        delivery, status, reason = self._names[-3:]
+        delivery, status, reason = self.names[-3:]
         # Made at once: adding a column to a table costs as much as copying all of its rows.
-        table = dict(zip(self._names[:-3], _taken(frame, rows), strict=True))
+        table = dict(zip(self.names[:-3], _taken(frame, rows), strict=True))
         table[delivery] = pd.array(numbers, dtype="Int64")
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
         yield pd.DataFrame(table, copy=False)
 
     def _reason(self, outcome: DeliveryOutcome) -> str:
-        return str(outcome.cause) if outcome.status == CORRUPT else self._rule.named(outcome.cause)
+        return str(outcome.cause) if outcome.status == CORRUPT else self.rule.named(outcome.cause)
 
 
 def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
@@ -364,17 +332,36 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Pages:
-    """The pages of the current destination, in Spark's state."""
+def to_tables(ordered: DataFrame, *, deliveries: str, dead_letters: str, checkpoint: str) -> DataStreamWriter:
+    """A writer of what `deliver` gives into two tables; `.trigger(…)` it as any other, and `.start()` it.
 
-    def __init__(self, state: Any) -> None:
-        self._state = state
+    Each is a directory of Parquet, with a part `batch=N` for each micro-batch: the rows that have a delivery
+    number; and the dead letters, with the cause that did not come or what is wrong with the row. A batch that
+    is run again after a crash overwrites its parts with the same rows, so nothing is lost or repeated. Rows
+    that only report held messages are left out: `held` shows those.
+    """
+    lacking = [name for name in ADDED if name not in ordered.columns]
+    if lacking or not ordered.isStreaming:
+        raise CausalityError(
+            "to_tables takes the stream that deliver() returns"
+            + (f": {lacking[0]!r} is missing" if lacking else "")
+        )
+    if deliveries.rstrip("/") == dead_letters.rstrip("/"):
+        raise CausalityError(f"deliveries and dead letters need two directories, not {deliveries!r} twice")
+    supply(ordered.sparkSession)
 
-    def read(self, number: int) -> bytes:
-        return bytes(self._state.getValue((number,))[0])
+    def write(batch: DataFrame, number: int) -> None:
+        # The operator's state must not be computed once for each table.
+        rows = batch.persist()
+        try:
+            for place, kept in (
+                (deliveries, F.col("delivery").isNotNull()),
+                (dead_letters, F.col("status").isin(DEAD, CORRUPT)),
+            ):
+                part = rows.where(kept)
+                if number == 0 or not part.isEmpty():  # the first batch creates the table
+                    part.write.mode("overwrite").parquet(f"{place.rstrip('/')}/batch={number}")
+        finally:
+            rows.unpersist()
 
-    def write(self, number: int, data: bytes) -> None:
-        self._state.updateValue((number,), (data,))
-
-    def remove(self, number: int) -> None:
-        self._state.removeKey((number,))
+    return ordered.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)

@@ -16,6 +16,7 @@ Pages are pickled: they come back from a checkpoint that this program wrote, as 
 import pickle
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 PAGE = 512
@@ -82,14 +83,12 @@ class Drawer:
         return kept
 
 
+@dataclass(slots=True)
 class _Page:
-    __slots__ = ("changed", "keys", "number", "values")
-
-    def __init__(self, number: int, keys: list[Key], values: dict[Key, Any], changed: bool) -> None:
-        self.number = number
-        self.keys = keys
-        self.values = values
-        self.changed = changed
+    number: int
+    keys: list[Key]
+    values: dict[Key, Any]
+    changed: bool
 
 
 class PagedMap:

@@ -13,7 +13,9 @@ Both answer the same questions of a message (`Arrived`):
     under(want)       is the range of what is parked there
     skipped           how many causes are remembered as skipped; nothing is late if there are none
     reaches_one_cause whether a delivery always reaches one cause: its own name
-    held(names)       an index of messages that are held, see `HeldIndex`
+    held(names)       an index of messages that are held (HeldIndex): has(want), whether one is here that a
+                      cause stands for; causes(name, wants), the names of those that are here and come before
+                      this one, or enough of them, since others come before these; leave(name), it is gone
 
 Bound   ids: the last `remember` ids, and as many skipped causes. An older cause counts as missing, an older
         message as new, and a cause that was skipped and forgotten is not told to be late.
@@ -21,14 +23,63 @@ Bound   ids: the last `remember` ids, and as many skipped causes. An older cause
         one that is forgotten, what comes late counts as a duplicate.
 """
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .held_index import HeldClocks, HeldIds, HeldIndex
 from .paged import Key, Numbers, PagedMap, PageStore
+
+
+class HeldIds:
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
+
+    def has(self, want: Any) -> bool:
+        return want in self._names
+
+    def causes(self, name: str, wants: Iterable[str]) -> list[str]:
+        return [want for want in wants if want in self._names]
+
+    def leave(self, name: str) -> None:
+        self._names.discard(name)
+
+
+class HeldClocks:
+    """A cause stands for all messages of its sender up to its clock. `causes` is asked before any leaves."""
+
+    def __init__(self, names: Iterable[tuple[int, int]]) -> None:
+        # Clocks are negated, so that the first one is at the end.
+        self._lanes: dict[int, list[int]] = defaultdict(list)
+        for sender, clock in names:
+            self._lanes[sender].append(-clock)
+        for lane in self._lanes.values():
+            lane.sort()
+        self._gone: set[tuple[int, int]] = set()
+
+    def has(self, want: Any) -> bool:
+        sender, clock = want
+        lane = self._lanes.get(sender, [])
+        while lane and (sender, -lane[-1]) in self._gone:
+            lane.pop()
+        return bool(lane) and -lane[-1] <= clock
+
+    def causes(self, name: tuple[int, int], wants: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        sender, clock = name
+        found = []
+        for lane, latest in (*wants, (sender, clock - 1)):
+            clocks = self._lanes.get(lane, ())
+            at = bisect_left(clocks, -latest)
+            if at < len(clocks):
+                found.append((lane, -clocks[at]))
+        return found
+
+    def leave(self, name: tuple[int, int]) -> None:
+        self._gone.add(name)
+
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,23 +95,6 @@ class Arrived(NamedTuple):
 
 
 Range = tuple[Key, Key]
-
-
-class Reached(Protocol):
-    reaches_one_cause: bool
-    skipped: int
-
-    def prepare(self, arrivals: Iterable[Arrived]) -> None: ...
-    def known(self, arrival: Arrived) -> bool: ...
-    def missing(self, arrival: Arrived) -> list[Any]: ...
-    def lacks(self, arrival: Arrived) -> Any: ...
-    def take(self, arrival: Arrived) -> list[Range]: ...
-    def give_up(self, arrival: Arrived) -> list[Range]: ...
-    def is_late(self, arrival: Arrived) -> bool: ...
-    def cause(self, want: Any) -> Key: ...
-    def under(self, want: Any) -> Range: ...
-    def held(self, names: Iterable[Any]) -> HeldIndex: ...
-    def flush(self) -> Any: ...
 
 
 def digest(name: str) -> bytes:
@@ -166,7 +200,7 @@ class ReachedIds:
     def under(self, want: str) -> Range:
         return (want,), (want + "\0",)
 
-    def held(self, names: Iterable[str]) -> HeldIndex:
+    def held(self, names: Iterable[str]) -> HeldIds:
         return HeldIds(names)
 
     def flush(self) -> Any:
@@ -273,8 +307,12 @@ class ReachedClocks:
     def under(self, want: tuple[int, int]) -> Range:
         return want, (want[0], want[1] + 1)
 
-    def held(self, names: Iterable[tuple[int, int]]) -> HeldIndex:
+    def held(self, names: Iterable[tuple[int, int]]) -> HeldClocks:
         return HeldClocks(names)
 
     def flush(self) -> Any:
         return self._clocks.flush(), self._skipped.flush(), self._late.flush(), self.skipped
+
+
+Reached = ReachedIds | ReachedClocks
+HeldIndex = HeldIds | HeldClocks

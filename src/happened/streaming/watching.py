@@ -1,5 +1,7 @@
-"""Live figures of a delivery query: rows per second, held messages, the oldest wait, the size of the state.
+"""What a delivery query holds and does, from its checkpoint while it runs or after it has stopped.
 
+    held(spark, checkpoint, rule)   a row for each held message, as of the last finished batch: destination,
+                                    message, since, waits_for (every cause that is missing); reads all state
     watch = Watch(spark, checkpoint, tell=print, metrics="delivery.json")
     spark.streams.addListener(watch)
 
@@ -11,13 +13,18 @@ which are read by a small job of their own, at most every `seconds`.
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ..spark.session import supply
+from .arrivals import Rule
+from .destination import Destination, Head
 
 
 class Sample(NamedTuple):
@@ -58,13 +65,9 @@ class Watch(StreamingQueryListener):
         self.last: Sample | None = None
 
     def onQueryStarted(self, event: Any) -> None:
-        pass
+        """Nothing: what a query does is told batch by batch."""
 
-    def onQueryIdle(self, event: Any) -> None:
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:
-        pass
+    onQueryIdle = onQueryTerminated = onQueryStarted
 
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress
@@ -104,3 +107,48 @@ class Watch(StreamingQueryListener):
         if held is None or held[0] is None:
             return 0, 0.0
         return int(held[0]), max(time.time() - held[1] / 1000, 0.0)
+
+
+SCHEMA = "destination string, message string, since timestamp, waits_for array<string>"
+
+
+def held(spark: SparkSession, checkpoint: str, rule: Rule) -> DataFrame:
+    """The held messages of a query; `rule` is the one that `deliver` was given."""
+    supply(spark)
+
+    def state(name: str) -> DataFrame:
+        reader = spark.read.format("statestore").option("stateVarName", name)
+        return reader.load(checkpoint).select(F.col("key.*"), "*").drop("key", "partition_id")
+
+    def read(key: tuple[Any, ...], heads: pd.DataFrame, pages: pd.DataFrame) -> pd.DataFrame:
+        rows = [row for head in heads["value"] for row in _held(rule, head, pages)]
+        table = pd.DataFrame(rows, columns=["message", "since", "waits_for"])
+        table.insert(0, "destination", key[0])
+        table["since"] = pd.to_datetime(table["since"], unit="ms", utc=True)
+        return table
+
+    heads, pages = state("head"), state("pages")
+    key = heads.columns[0]
+    return heads.groupBy(key).cogroup(pages.groupBy(key)).applyInPandas(read, SCHEMA)
+
+
+class _Stored:
+    def __init__(self, pages: pd.DataFrame) -> None:
+        numbers = (key["page"] for key in pages["user_map_key"])
+        self._pages = dict(zip(numbers, pages["user_map_value"], strict=True))
+
+    def read(self, number: int) -> bytes:
+        return bytes(self._pages[number]["data"])
+
+    def write(self, number: int, data: bytes) -> None:
+        raise AssertionError("the state is read-only here")
+
+    def remove(self, number: int) -> None:
+        raise AssertionError("the state is read-only here")
+
+
+def _held(rule: Rule, head: Any, pages: pd.DataFrame) -> Iterator[tuple[str, int, list[str]]]:
+    stored = Head._make(head[name] for name in Head._fields)
+    destination = Destination(rule.kind, _Stored(pages), stored, remember=1)
+    for entry, missing in destination.pending():
+        yield rule.named(entry.arrival.name), entry.since, [rule.named(cause) for cause in missing]

@@ -1,7 +1,6 @@
 """Large computations laid out by epoch: the arrays that each epoch's task needs.
 
-In    the files of edges that one pass over the rows left (see matching), and what that pass told of each
-      computation
+In    the files of edges that one pass over the rows left (see matching), and what it told of each
 Out   store/epoch-K.npz: the edges into epoch K; the events before its end that are causes beyond it (`kept`);
       the slots that are in flight at some time in it; which of its events are relevant; times and logged
       clocks, if there are any. store/arranged-K.npz: its topological order. store/summary-K.npz: epoch K
@@ -17,10 +16,12 @@ exchange messages.
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...causality.epochs import Arranged, Epoch, Frontier, arrange, event_keys, split_keys
 from ...causality.epochs import stamp as stamp_with
@@ -31,12 +32,10 @@ from ...causality.skew import tightest
 from ...causality.stamps import MANY_PROCESSES
 from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
-from ..tasks import Emitted, Runner, TraceFault, exchange, on_tasks
+from ..tasks import Emitted, Runner, TraceFault, exchange, on_each, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
-from .edge_files import EdgeFile
-from .edge_skew import Clocks, estimate, merge_tightest
+from .edge_files import Clocks, EdgeFile, Sums, estimate, leave_sums, merge_tightest
 from .matching import pack_names
-from .pair_traffic import Sums, leave_sums
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is this many times larger than requested, cuts by seq are tried."""
@@ -47,8 +46,7 @@ CELLS_PER_EPOCH = 20_000_000
 EPOCH_EVENTS = 200_000
 
 WIDE = MANY_PROCESSES
-"""With more processes than this, frontiers would be larger than epochs, so blocks of columns are stamped
-separately."""
+"""With more processes than this, frontiers would be larger than epochs, so columns are stamped in blocks."""
 
 SUMMARY, FRONTIER = "summary", "frontier"
 """The files of an epoch's summary, and of the exact frontier that enters it once epochs are stamped."""
@@ -73,17 +71,22 @@ class Samples(NamedTuple):
     time: Ints
 
 
-@dataclass
+NO_SAMPLES = Samples(*(np.empty(0, np.int64),) * 3)
+
+
+@dataclass(kw_only=True)
 class Found:
     """A large computation after the pass over the rows.
 
+    counts   how many events each process has
     files    of edges
-    fates    files of them, if they are asked for
+    fates    files of the fates of messages, if they are asked for
     earliest of its times; None if it has none
+    casts    whether any message has several destinations
     """
 
     number: int
-    name: str
+    computation: str
     events: int
     store: AnyPath
     names: tuple[str, ...] = ()
@@ -96,44 +99,36 @@ class Found:
     relevant: int = 0
     logged: int = 0
     casts: bool = False
-    samples: Samples = field(default_factory=lambda: Samples(*(np.empty(0, np.int64),) * 3))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled for tasks: the samples stay with the driver."""
-        return self.__dict__ | {"samples": Samples(*(np.empty(0, np.int64),) * 3)}
+    samples: Samples = NO_SAMPLES
 
     def open(self, path: AnyPath) -> EdgeFile:
         return EdgeFile(path, self.names, self.counts)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The directory of a computation that is laid out, and the facts about it that are small enough for the
-    driver."""
+@dataclass(kw_only=True)
+class Layout(Found):
+    """A computation that is laid out in its directory, by facts that are small enough for the driver."""
 
-    store: AnyPath
-    computation: str
-    names: tuple[str, ...]
     cuts: Ints  # epochs x processes
     clocks: Clocks | None  # only for a computation that has times
-    totals: dict[str, int]
     pairs: list[Sums]  # one row for each pair of processes that exchanged messages
-    all_relevant: bool
-    logged: int
-    casts: bool  # whether any message has several destinations
-    wide: bool = False  # whether blocks of columns are stamped separately
-    absent: list[AnyPath] = field(default_factory=list)  # files of causes that are not in the trace
-    fates: list[AnyPath] = field(default_factory=list)  # files of the fates of messages, if asked for
+    wide: bool  # whether blocks of columns are stamped separately
+    absent: list[AnyPath]  # files of causes that are not in the trace
 
     @property
     def epochs(self) -> int:
         return len(self.cuts)
 
+    def named(self, processes: Ints) -> pa.Array:
+        return pa.array(self.names, pa.string()).take(pa.array(processes))
+
+    def numbered(self, processes: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The numbers of processes; null for a name that is none of them."""
+        return pc.index_in(processes, value_set=pa.array(self.names, pa.string()))
+
     @property
-    def counts(self) -> Ints:
-        """How many events each process has."""
-        counts: Ints = self.cuts[-1] if len(self.cuts) else np.zeros(len(self.names), np.int64)
-        return counts
+    def all_relevant(self) -> bool:
+        return not self.relevant
 
     def starts(self, epoch: int) -> Ints:
         """The last seq of each process before this epoch."""
@@ -176,11 +171,7 @@ class Layout:
         return logged[np.lexsort((logged[:, 1], logged[:, 0]))], share["clocks"]
 
     def view(
-        self,
-        k: int,
-        timestamps: str = "full",
-        share: dict[str, Ints] | None = None,
-        lost: Ints | None = None,
+        self, k: int, timestamps: str = "full", share: dict[str, Ints] | None = None, lost: Ints | None = None
     ) -> EpochView:
         """Epoch k as questions see it; pass `share` and `lost` if they have been read already.
 
@@ -216,7 +207,8 @@ def lay_out(
 
     A computation that turns out to be invalid is a TraceFault in the result.
     """
-    jobs = [(of, path) for of in found for path in of.files]
+    # Tasks need no samples.
+    jobs = [(replace(of, samples=NO_SAMPLES), path) for of in found for path in of.files]
     prepared = _prepare(spark, found, jobs, epoch_events)
     _make_consistent(spark, found, jobs, prepared)
     layouts = [_layout(of, plan) for of, plan in zip(found, prepared, strict=True)]
@@ -256,7 +248,7 @@ def _prepare(
     looked = on_tasks(spark, len(jobs), look)
     plans = []
     for of in found:
-        mine = [result for (each, _), result in zip(jobs, looked, strict=True) if each is of]
+        mine = [result for (each, _), result in zip(jobs, looked, strict=True) if each.number == of.number]
         clocks = None
         if of.earliest is not None:
             least = merge_tightest([result[0] for result in mine])
@@ -273,7 +265,8 @@ def _prepare(
 
 
 def _scan(spark: Runner, of: Found) -> Callable[[Callable[[EdgeFile], Any]], list[Any]]:
-    return lambda look: on_tasks(spark, len(of.files), lambda number: look(of.open(of.files[number])))
+    of = replace(of, samples=NO_SAMPLES)
+    return lambda look: on_each(spark, [(path,) for path in of.files], lambda path: look(of.open(path)))
 
 
 def _proposals(of: Found, clocks: Clocks | None, per_epoch: int) -> list[Ints]:
@@ -296,8 +289,7 @@ def largest(cuts: Ints) -> int:
 def _make_consistent(
     spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], plans: list[_Plan]
 ) -> None:
-    """Second scan: the traffic between pairs, and whether any edge leads backwards; repeated until none
-    does."""
+    """Second scan: the traffic between pairs, and which edges lead backwards; repeated until none does."""
     attempts: list[tuple[int, Ints]] = [(i, plan.proposals[0]) for i, plan in enumerate(plans)]
     results: dict[int, list[Ints]] = {i: [] for i in range(len(plans))}
     pairs_wanted = True
@@ -350,19 +342,12 @@ def _layout(of: Found, plan: _Plan) -> Layout:
         "receives_before_sends_corrected": sum(each.after for each in plan.pairs),
     }
     return Layout(
-        of.store,
-        of.name,
-        of.names,
-        plan.cuts,
-        plan.clocks,
-        totals,
-        plan.pairs,
-        not of.relevant,
-        of.logged,
-        of.casts,
-        len(of.names) > WIDE,
-        plan.absent,
-        of.fates,
+        **vars(replace(of, totals=totals, samples=NO_SAMPLES)),
+        cuts=plan.cuts,
+        clocks=plan.clocks,
+        pairs=plan.pairs,
+        wide=len(of.names) > WIDE,
+        absent=plan.absent,
     )
 
 
@@ -438,9 +423,9 @@ def _clock_columns(
     entries = file.clocks()
     if entries is None:
         return {}
-    row, key, count = entries
+    row, key, count, names = entries
     index = {name: p for p, name in enumerate(layout.names)}
-    known = np.array([index.get(name, -1) for name in file.clock_names], np.int64)
+    known = np.array([index.get(name, -1) for name in names], np.int64)
     of = known[key] if key.size else key
     foreign = np.zeros(process.size, bool)
     foreign[row[(of < 0) & (count != 0)]] = True

@@ -16,18 +16,16 @@ import pyarrow as pa
 from ...causality.questions import Question
 from ...trace.schema import QUARANTINE
 from ...trace.store import AnyPath
-from ..announcing import Progress
-from ..phases import Phases
+from ..phases import Phases, Progress
 from ..sizes import Large
 from ..splits import Split
 from ..storage import read_arrays, write_part
-from ..tasks import Runner, TraceFault, on_tasks
+from ..tasks import Runner, TraceFault, on_each
 from .epoch_layout import Found, Layout, lay_out
 from .matching import unpack_names
-from .named_violations import Laid, Output
-from .stamping import stamp
+from .named_violations import Laid
+from .stamping import stamp, walk
 from .steps import STEPS
-from .walks import walk
 
 
 def analyse_large(
@@ -43,22 +41,7 @@ def analyse_large(
     phases: Phases,
 ) -> Counter[str]:
     """The totals of the large computations; `found` has one for each."""
-    totals: Counter[str] = Counter()
-    sound: list[tuple[Large, Found]] = []
-    for of, result in zip(large, found, strict=True):
-        if isinstance(result, TraceFault):
-            totals += _quarantine(folder, of, result)
-        else:
-            result.number = len(sound)
-            sound.append((of, result))
-    progress(f"laying out {sum(of.events for of, _ in sound):,} events by epoch")
-    laid: list[tuple[Large, Layout]] = []
-    laying = phases.run("layout", lambda: lay_out(spark, [of for _, of in sound], epoch_events=epoch_events))
-    for (of, _), layout in zip(sound, laying, strict=True):
-        if isinstance(layout, TraceFault):
-            totals += _quarantine(folder, of, layout)
-        else:
-            laid.append((of, layout))
+    totals, laid = _laid_out(spark, large, found, folder, epoch_events, progress, phases)
     layouts = [layout for _, layout in laid]
     for layout in layouts:
         totals += Counter(layout.totals) + Counter(computations=1)
@@ -91,16 +74,42 @@ def analyse_large(
     totals += counted
     stamped = iter(of_narrow)
     told = [of if layout.wide else next(stamped) for layout, of in zip(layouts, told, strict=True)]
-    places = [
-        Laid(layout, [splits[number] for number in of.splits], Output(folder, layout.store.name))
-        for of, layout in laid
-    ]
+    places = [Laid(layout, [splits[number] for number in of.splits], folder) for of, layout in laid]
     for question in questions:
         if question.name in steps and places:
             progress(question.help)
             said = [each.get(question.name, []) for each in told]
             totals += phases.run(question.name, partial(steps[question.name].finish, spark, places, said))
     return totals
+
+
+def _laid_out(
+    spark: Runner,
+    large: Sequence[Large],
+    found: Sequence[Found | TraceFault],
+    folder: AnyPath,
+    epoch_events: int | None,
+    progress: Progress,
+    phases: Phases,
+) -> tuple[Counter[str], list[tuple[Large, Layout]]]:
+    """The layouts of the computations that are sound; the totals of the others."""
+    totals: Counter[str] = Counter()
+    sound: list[tuple[Large, Found]] = []
+    for of, result in zip(large, found, strict=True):
+        if isinstance(result, TraceFault):
+            totals += _quarantine(folder, of, result)
+        else:
+            result.number = len(sound)
+            sound.append((of, result))
+    progress(f"laying out {sum(of.events for of, _ in sound):,} events by epoch")
+    laid: list[tuple[Large, Layout]] = []
+    laying = phases.run("layout", lambda: lay_out(spark, [of for _, of in sound], epoch_events=epoch_events))
+    for (of, _), layout in zip(sound, laying, strict=True):
+        if isinstance(layout, TraceFault):
+            totals += _quarantine(folder, of, layout)
+        else:
+            laid.append((of, layout))
+    return totals, laid
 
 
 def _quarantine(folder: AnyPath, of: Large, fault: TraceFault) -> Counter[str]:
@@ -111,12 +120,11 @@ def _quarantine(folder: AnyPath, of: Large, fault: TraceFault) -> Counter[str]:
 def _quarantine_absent_causes(spark: Runner, folder: AnyPath, layouts: Sequence[Layout]) -> None:
     files = [(layout.store.name, layout.computation, path) for layout in layouts for path in layout.absent]
 
-    def write(number: int) -> None:
-        name, computation, path = files[number]
+    def write(name: str, computation: str, path: AnyPath) -> None:
         reasons = unpack_names(read_arrays(path)["reasons"])
         _write_reasons(folder, f"{name}-absent-{path.stem}", computation, reasons)
 
-    on_tasks(spark, len(files), write)
+    on_each(spark, files, write)
 
 
 def _write_reasons(folder: AnyPath, part: str, computation: str, reasons: Sequence[str]) -> None:

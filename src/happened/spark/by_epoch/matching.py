@@ -8,19 +8,15 @@ Cost  a split is matched by itself; what crosses splits is shuffled: sends that 
 
 A trace written as it happened has few messages between splits; one file per process has nothing but. A
 delivery that matches no waiting send (never sent, sent to others, or delivered twice across splits) shows
-that splits cannot settle their messages alone: then everything is shuffled, and the answer is exact for any
-trace.
+that splits cannot settle their messages alone: then everything is shuffled, and the answer is always exact.
 
 Slots and misdeliveries are edges, unless the message was sent unordered; so is every recorded cause.
 Deliveries are `deliver` rows, or `receive` rows where the computation records no deliveries at all.
 """
 
 import json
-import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +27,6 @@ from ...causality.linearization import Ints
 from ...causality.names import codes_of, encode_names, flatten, hashes
 from ...core.errors import TraceFormatError
 from ...trace.schema import SENDS as SENDING
-from ..tasks import pack_table, unpack_table
 
 Arrays = dict[str, Any]
 
@@ -44,40 +39,43 @@ UNNAMED, UNNAMED_SEQ = "\0", -(2**63)
 """Stand for a process or a number that a cause lacks. No event has a number below 1, but a process may have
 this name, so the number of a cause without a process is counted from UNNAMED_SEQ."""
 
-SENDS = pa.schema(
-    [
-        ("message", pa.string()),
-        ("source", pa.string()),
-        ("seq", pa.int64()),
-        ("time", pa.int64()),
-        ("ordered", pa.bool_()),
-    ]
-)
-SLOTS = pa.schema([("message", pa.string()), ("target", pa.string())])
+TEXT, NUMBER, NAMED = pa.string(), pa.int64(), pa.dictionary(pa.int32(), pa.string())
+SENDS = pa.schema({"message": TEXT, "source": TEXT, "seq": NUMBER, "time": NUMBER, "ordered": pa.bool_()})
+SLOTS = pa.schema({"message": TEXT, "target": TEXT})
+ARRIVALS = pa.schema({"message": TEXT, "target": TEXT, "seq": NUMBER, "time": NUMBER, "copies": NUMBER})
+HASHES = pa.schema({"sent": pa.uint64()})
+UNSETTLED = {"sends": SENDS, "slots": SLOTS, "arrivals": ARRIVALS, "hashes": HASHES}
+"""What a split leaves to be settled with other splits; `hashes` are of the messages of all its sends."""
+
 FATES = pa.schema(
-    [
-        ("message", pa.string()),
-        ("sender", pa.dictionary(pa.int32(), pa.string())),
-        ("sent_seq", pa.int64()),
-        ("sent_at", pa.int64()),
-        ("receiver", pa.dictionary(pa.int32(), pa.string())),
-        ("received_seq", pa.int64()),
-        ("received_at", pa.int64()),
-        ("copies", pa.int64()),
-        ("addressed", pa.bool_()),
-    ]
+    {
+        "message": TEXT,
+        "sender": NAMED,
+        "sent_seq": NUMBER,
+        "sent_at": NUMBER,
+        "receiver": NAMED,
+        "received_seq": NUMBER,
+        "received_at": NUMBER,
+        "copies": NUMBER,
+        "addressed": pa.bool_(),
+    }
 )
 """What became of a message at a process that it was addressed to or delivered at; missing values are null."""
 
-ARRIVALS = pa.schema(
-    [
-        ("message", pa.string()),
-        ("target", pa.string()),
-        ("seq", pa.int64()),
-        ("time", pa.int64()),
-        ("copies", pa.int64()),
-    ]
-)
+
+class Matched(NamedTuple):
+    """The edges, totals and FATES of the messages of a split or bucket.
+
+    unsettled  by UNSETTLED, the messages of a split with an end in another one
+    doubtful   a bucket has a delivery that matches no waiting send, or two sends that may have the same name.
+               Then the edges are discarded, and all messages of the computation must be settled together
+    """
+
+    edges: Arrays
+    totals: Counter[str]
+    fates: pa.Table
+    unsettled: Mapping[str, pa.Table] = {}
+    doubtful: bool = False
 
 
 def edge_arrays(names: list[str], **columns: Ints) -> Arrays:
@@ -92,10 +90,6 @@ def pack_names(names: list[str]) -> Ints:
 def unpack_names(packed: Ints) -> list[str]:
     names: list[str] = json.loads(packed.tobytes())
     return names
-
-
-def joined(parts: list[Arrays]) -> dict[str, Ints]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in EDGES}
 
 
 class Part:
@@ -130,58 +124,49 @@ class Part:
         casts = np.bincount(self._slots // n, minlength=len(self._messages)) > 1
         self.casts = bool(casts[self._message[self._ordered]].any())
 
-    def match(self) -> tuple[Arrays, "Unmatched", Counter[str], pa.Table]:
-        """The edges among these rows; the messages with an end in another split; the totals and FATES of the
-        rest."""
+    def match(self) -> Matched:
         n = len(self.names)
         send_of = np.full(len(self._messages), -1, np.int64)
         send_of[self._message[self._sends]] = self._sends
         keys, first, copies = self._first_deliveries(n)
-        at = np.minimum(np.searchsorted(keys, self._slots), max(keys.size - 1, 0))
-        met = (keys[at] == self._slots) if keys.size else np.zeros(self._slots.size, bool)
-        stray = np.ones(keys.size, bool)
-        stray[at[met]] = False
+        at, met, stray = _meet(self._slots, keys)
         sent_here = send_of[keys // n] >= 0
         astray, elsewhere = np.flatnonzero(stray & sent_here), np.flatnonzero(stray & ~sent_here)
-        here, waiting = at[met], self._slots[~met]
-        sent, sent_astray = send_of[self._slots[met] // n], send_of[keys[astray] // n]
-        ordered, ordered_astray = self._ordered[sent], self._ordered[sent_astray]
-        edges = [
-            self._edges(sent[ordered], first[here][ordered], slot=True),
-            self._edges(sent_astray[ordered_astray], first[astray][ordered_astray], slot=False),
-            self._cause_edges(),
-        ]
+        waiting, given = self._slots[~met], np.concatenate([at[met], astray])
+        settled = np.concatenate([self._slots[met], keys[astray]])
+        addressed = np.arange(settled.size) < settled.size - astray.size
+        sends = send_of[settled // n]
+        sent, received, ordered = self._end(sends), self._end(first[given]), self._ordered[sends]
         totals = Counter(
             messages=self._sends.size,
-            deliveries_judged=int(ordered.sum()),
+            deliveries_judged=int((ordered & addressed).sum()),
             misdelivered=astray.size,
-            duplicated=int((copies[here] - 1).sum() + (copies[astray] - 1).sum()),
+            duplicated=int((copies[given] - 1).sum()),
         )
-        unsettled = Unmatched(
-            self._send_table(np.unique(send_of[waiting // n])),
-            self._slot_table(waiting),
-            self._arrival_table(keys[elsewhere], first[elsewhere], copies[elsewhere]),
-            np.sort(hashes(self._messages)[self._message[self._sends]]),
-        )
-        settled = np.concatenate([self._slots[met], keys[astray]])
-        fates = fate_table(
-            self._messages.take(pa.array(settled // n)),
-            self._end(send_of[settled // n]),
-            self._end(np.concatenate([first[here], first[astray]])),
-            np.concatenate([copies[here], copies[astray]]),
-            np.arange(settled.size) < here.size,
-        )
-        return edge_arrays(self.names, **joined(edges)), unsettled, totals, fates
+        edges = _message_edges(sent, received, ordered, addressed)
+        edges = {name: np.concatenate([edges[name], more]) for name, more in self._cause_edges().items()}
+        messages = self._messages.take(pa.array(settled // n))
+        unsettled = {
+            "sends": self._send_table(np.unique(send_of[waiting // n])),
+            "slots": self._slot_table(waiting),
+            "arrivals": self._arrival_table(keys[elsewhere], first[elsewhere], copies[elsewhere]),
+            "hashes": pa.table([hashes(self._messages)[self._message[self._sends]]], schema=HASHES),
+        }
+        fates = fate_table(messages, sent, received, copies[given], addressed)
+        return Matched(edge_arrays(self.names, **edges), totals, fates, unsettled)
+
+    def unmatched(self) -> Matched:
+        """The edges of causes alone; all messages are left to be settled."""
+        unsettled = {
+            "sends": self._send_table(self._sends),
+            "slots": self._slot_table(self._slots),
+            "arrivals": self._arrival_table(*self._first_deliveries(len(self.names))),
+        }
+        edges = edge_arrays(self.names, **self._cause_edges())
+        return Matched(edges, Counter(messages=self._sends.size), FATES.empty_table(), unsettled)
 
     def _end(self, rows: Ints) -> "End":
         return End(self.names, self.process[rows], self.seq[rows], self.time[rows], self.timed[rows])
-
-    def unmatched(self) -> tuple[Arrays, "Unmatched", Counter[str]]:
-        """The edges of causes alone; all messages are left to be settled."""
-        arrivals = self._arrival_table(*self._first_deliveries(len(self.names)))
-        nothing = np.empty(0, np.uint64)
-        unsettled = Unmatched(self._send_table(self._sends), self._slot_table(self._slots), arrivals, nothing)
-        return edge_arrays(self.names, **self._cause_edges()), unsettled, Counter(messages=self._sends.size)
 
     def _first_deliveries(self, n: int) -> tuple[Ints, Ints, Ints]:
         """For each message · n + destination delivered here: the row of its first delivery, and how many."""
@@ -189,19 +174,6 @@ class Part:
         order = np.lexsort((self.seq[self._given], keys))
         distinct, at, copies = np.unique(keys[order], return_index=True, return_counts=True)
         return distinct, self._given[order[at]], copies
-
-    def _edges(self, source: Ints, target: Ints, *, slot: bool) -> dict[str, Ints]:
-        return {
-            "source": self.process[source],
-            "source_seq": self.seq[source],
-            "target": self.process[target],
-            "target_seq": self.seq[target],
-            "sent": self.time[source],
-            "gap": self.time[target] - self.time[source],
-            "timed": self.timed[source] & self.timed[target],
-            "slot": np.full(source.size, slot),
-            "cause": np.zeros(source.size, bool),
-        }
 
     def _cause_edges(self) -> dict[str, Ints]:
         size = self._caused.size
@@ -257,12 +229,7 @@ class End(NamedTuple):
 
 
 def fate_table(
-    messages: pa.Array,
-    sent: End,
-    received: End,
-    copies: Ints,
-    addressed: Ints,
-    was_sent: Any = True,
+    messages: pa.Array, sent: End, received: End, copies: Ints, addressed: Ints, was_sent: Any = True
 ) -> pa.Table:
     """FATES of these messages; of `received`, where there are no copies, only the process counts."""
     came, left = copies > 0, np.broadcast_to(was_sent, copies.shape)
@@ -286,61 +253,42 @@ def _dictionary(names: list[str], codes: Ints, known: Ints) -> pa.DictionaryArra
     )
 
 
-@dataclass(frozen=True)
-class Unmatched:
-    """What a split leaves to be settled with other splits: tables, and the hashes of all messages it sent."""
-
-    sends: pa.Table
-    slots: pa.Table
-    arrivals: pa.Table
-    sent: Ints
-
-    def by_bucket(self, buckets: int) -> Iterator[tuple[int, bytes]]:
-        """Give every message to the bucket of its name."""
-        tables = [_cut(table, buckets) for table in (self.sends, self.slots, self.arrivals)]
-        order = np.argsort(self.sent % np.uint64(buckets), kind="stable")
-        sent = self.sent[order]
-        ends = np.searchsorted(sent % np.uint64(buckets), np.arange(buckets + 1).astype(np.uint64))
-        for bucket in range(buckets):
-            numbers = sent[ends[bucket] : ends[bucket + 1]]
-            parts = [slices[bucket] for slices in tables]
-            if numbers.size or any(part.num_rows for part in parts):
-                yield bucket, pickle.dumps((*map(pack_table, parts), numbers))
+def _meet(slots: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of each slot, its place among the deliveries' keys and whether it is there; of each key, whether it is
+    no slot. Both are sorted."""
+    at = np.minimum(np.searchsorted(keys, slots), max(keys.size - 1, 0))
+    met = (keys[at] == slots) if keys.size else np.zeros(slots.size, bool)
+    stray = np.ones(keys.size, bool)
+    stray[at[met]] = False
+    return at, met, stray
 
 
-def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
-    if buckets == 1:
-        return [table]
-    bucket = hashes(table["message"].combine_chunks()) % np.uint64(buckets)
-    order = np.argsort(bucket, kind="stable")
-    ends = np.searchsorted(bucket[order], np.arange(buckets + 1).astype(np.uint64))
-    taken = table.take(pa.array(order))
-    return [taken.slice(a, b - a) for a, b in pairwise(ends)]
+def _message_edges(sent: End, received: End, ordered: Ints, addressed: Ints) -> dict[str, Ints]:
+    """The edges of messages that were not sent unordered."""
+    return {
+        "source": sent.process[ordered],
+        "source_seq": sent.seq[ordered],
+        "target": received.process[ordered],
+        "target_seq": received.seq[ordered],
+        "sent": sent.time[ordered],
+        "gap": (received.time - sent.time)[ordered],
+        "timed": (sent.timed & received.timed)[ordered],
+        "slot": addressed[ordered],
+        "cause": np.zeros(int(ordered.sum()), bool),
+    }
 
 
-@dataclass(frozen=True)
-class Settled:
-    """`doubtful`: a delivery that matches no waiting send, or two sends that may have the same name. Then the
-    edges are discarded, and all messages of the computation must be settled here."""
-
-    edges: Arrays
-    totals: Counter[str]
-    doubtful: bool
-    fates: pa.Table
-
-
-def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
-    """Match the messages of a bucket.
+def settle(tables: Mapping[str, pa.Table], *, everything: bool) -> Matched:
+    """Match the messages of a bucket, by the tables of UNSETTLED that it has.
 
     everything  whether all messages are here, and not only those that splits could not settle
     """
-    parts = [pickle.loads(blob) for blob in blobs]
-    sends, slots, arrivals = (
-        pa.concat_tables([unpack_table(part[i]) for part in parts]).combine_chunks() for i in range(3)
+    sends, slots, arrivals, sent_hashes = (
+        tables[kind] if kind in tables else schema.empty_table() for kind, schema in UNSETTLED.items()
     )
     (sent, slot_message, arrived), messages = codes_of(*(t["message"] for t in (sends, slots, arrivals)))
     (source, slot_target, target), names = codes_of(sends["source"], slots["target"], arrivals["target"])
-    numbers = np.sort(np.concatenate([part[3] for part in parts]))
+    numbers = np.sort(sent_hashes["sent"].to_numpy())
     doubtful = bool((numbers[1:] == numbers[:-1]).any())
     if everything:
         _one_send_each(sent, messages)
@@ -355,10 +303,7 @@ def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
     first = order[at]
     given = arrivals["copies"].to_numpy()[order]
     copies = np.add.reduceat(given, at) if at.size else given
-    at = np.minimum(np.searchsorted(keys, slot_keys), max(keys.size - 1, 0))
-    met = (keys[at] == slot_keys) if keys.size else np.zeros(slot_keys.size, bool)
-    stray = np.ones(keys.size, bool)
-    stray[at[met]] = False
+    at, met, stray = _meet(slot_keys, keys)
     astray = np.flatnonzero(stray & (send_of[keys // n] >= 0))
     doubtful = doubtful or (not everything and bool(stray.any()))
 
@@ -372,18 +317,7 @@ def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
     received = received._replace(process=settled % n)
     was_sent, reached = send_of[settled // n] >= 0, received.seq > 0
     ordered = was_sent & _taken(sends["ordered"].to_numpy(), send_of[settled // n])
-    edges = edge_arrays(
-        names,
-        source=sent_at.process[ordered],
-        source_seq=sent_at.seq[ordered],
-        target=received.process[ordered],
-        target_seq=received.seq[ordered],
-        sent=sent_at.time[ordered],
-        gap=(received.time - sent_at.time)[ordered],
-        timed=(sent_at.timed & received.timed)[ordered],
-        slot=addressed[ordered],
-        cause=np.zeros(int(ordered.sum()), bool),
-    )
+    edges = edge_arrays(names, **_message_edges(sent_at, received, ordered, addressed))
     counts = np.zeros(settled.size, np.int64)
     counts[reached] = copies[np.searchsorted(keys, settled[reached])]
     named = pa.array(messages, pa.string()).take(pa.array(settled // n))
@@ -394,7 +328,8 @@ def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
         misdelivered=astray.size,
         never_sent=never_sent.size,
     )
-    return Settled(edges, totals, doubtful, fate_table(named, sent_at, received, counts, addressed, was_sent))
+    fates = fate_table(named, sent_at, received, counts, addressed, was_sent)
+    return Matched(edges, totals, fates, doubtful=doubtful)
 
 
 def _end(names: list[str], table: pa.Table, process: Ints, rows: Ints) -> End:

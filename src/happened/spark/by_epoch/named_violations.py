@@ -2,9 +2,8 @@
 
 In    the early deliveries and lost causes that stamped epochs showed, as integers (see
       causality.questions.order); the cycles of total order
-Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each come with the causal path between the
-      two sends
-Cost  where there are any: a scan of the splits for the names of the messages; see causal_paths
+Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each have the causal path between the sends
+Cost  where there are any: a scan of the splits for the names of the messages; see paths_and_cycles
 
 To name a finding, the messages sent at some events are needed, looked up by the epochs of these events. A
 split has events of few epochs, and the findings of an epoch are about messages of few epochs, so each task
@@ -12,7 +11,6 @@ reads only a few files.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +25,10 @@ from ...causality.questions.order import LOST_CAUSES, MOST_PATHS, VIOLATIONS, to
 from ...trace.store import AnyPath, matching
 from ..splits import Split
 from ..storage import read_arrays, read_part, write_arrays, write_part
-from ..tasks import Runner, on_tasks
-from .causal_paths import Step, causal_paths
+from ..tasks import Runner, on_each
 from .consistent_cuts import epoch_of
 from .epoch_layout import Layout
-from .total_at_scale import Leg
+from .paths_and_cycles import Leg, Step, causal_paths
 
 WANTED, NAMED = "wanted", "named"
 """In a layout's store, by epoch: the keys of events whose messages are wanted; keys and messages found."""
@@ -43,24 +40,16 @@ Told = tuple[int, Row]
 Build = Callable[[Layout, Columns, list[pa.Array], pa.Array], pa.Table]
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where the answers for one computation go: its parts of the tables in a directory."""
-
-    folder: AnyPath
-    part: str
-
-    def write(self, table: str, rows: pa.Table, part: str = "") -> None:
-        if rows.num_rows:
-            write_part(self.folder / table, f"{self.part}{part}", rows)
-
-
 class Laid(NamedTuple):
     """A computation whose epochs are done, the splits that hold its rows, and where its answers go."""
 
     layout: Layout
     splits: Sequence[Split]
-    output: Output
+    folder: AnyPath
+
+    def write(self, table: str, rows: pa.Table, part: str = "") -> None:
+        if rows.num_rows:
+            write_part(self.folder / table, f"{self.layout.store.name}{part}", rows)
 
 
 class FindingKind(NamedTuple):
@@ -133,10 +122,10 @@ def early(of: Laid, told: list[tuple[int, list[Told]]]) -> Findings:
 
 def lost_causes(spark: Runner, laid: Sequence[Laid]) -> tuple[list[Findings], int, int]:
     """The lost causes, each with the first delivery that shows it; how many in causal and in FIFO order."""
-    layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
+    lossy = [of for of in laid if of.layout.totals.get("lost")]
 
-    def first_of_all(number: int) -> tuple[int, int, list[Told]]:
-        files = matching(layouts[number].store / LOST.kept, "*.parquet")
+    def first_of_all(layout: Layout) -> tuple[int, int, list[Told]]:
+        files = matching(layout.store / LOST.kept, "*.parquet")
         if not files:
             return 0, 0, []
         shown = _read(files)
@@ -144,21 +133,18 @@ def lost_causes(spark: Runner, laid: Sequence[Laid]) -> tuple[list[Findings], in
         keys = np.stack([shown[name][order] for name in LOST.key])
         first = order[np.flatnonzero((np.diff(keys, prepend=-1) != 0).any(axis=0))]
         rows = {name: column[first] for name, column in shown.items()}
-        write_part(layouts[number].store / "first-shown", "all", pa.table(rows))
-        want(layouts[number], LOST, rows, "all")
+        write_part(layout.store / "first-shown", "all", pa.table(rows))
+        want(layout, LOST, rows, "all")
         fifo = int(rows["fifo"].sum())
         return first.size - fifo, fifo, LOST.first(rows)
 
-    told = dict(
-        zip((each.store for each in layouts), on_tasks(spark, len(layouts), first_of_all), strict=True)
-    )
+    told = on_each(spark, [(of.layout,) for of in lossy], first_of_all)
     found = [
         Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], [row for _, row in first])
-        for of in laid
-        for causal, fifo, first in [told.get(of.layout.store, (0, 0, []))]
+        for of, (causal, fifo, first) in zip(lossy, told, strict=True)
         if causal + fifo
     ]
-    return found, sum(causal for causal, _, _ in told.values()), sum(fifo for _, fifo, _ in told.values())
+    return found, sum(causal for causal, _, _ in told), sum(fifo for _, fifo, _ in told)
 
 
 def name_all(
@@ -180,21 +166,21 @@ def name_all(
     for laid, legs in cycles:
         at, layout = events[laid.layout.store], laid.layout
         rows = [total_row(layout.computation, [(at[a], at[b]) for a, b in each]) for each in legs]
-        laid.output.write("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS), "-total")
+        laid.write("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS), "-total")
     jobs = []
     for of, its in zip(found, paths_of, strict=True):
         at = events[of.of.layout.store]
         shown = {row[: len(of.kind.key)]: [_told(at[step]) for step in path] for row, path in its.items()}
-        jobs += [(of.of.layout, of.of.output, of.kind, file, shown) for file in of.files]
+        jobs += [(of.of, of.kind, file, shown) for file in of.files]
 
-    def write(number: int) -> None:
-        layout, output, kind, file, shown = jobs[number]
+    def write(of: Laid, kind: FindingKind, file: AnyPath, shown: Any) -> None:
+        layout = of.layout
         columns = _read([file])
         messages = [_named(layout, columns[f"{role}_p"], columns[f"{role}_sent"]) for role in kind.ends]
         rows = kind.build(layout, columns, messages, _paths(kind, columns, shown))
-        output.write(kind.table, rows, f"-{kind.kept}-{file.stem}")
+        of.write(kind.table, rows, f"-{kind.kept}-{file.stem}")
 
-    on_tasks(spark, len(jobs), write)
+    on_each(spark, jobs, write)
 
 
 def _paths(kind: FindingKind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
@@ -227,8 +213,7 @@ def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, d
         (i, number, split) for i, (laid, _) in enumerate(steps) for number, split in enumerate(laid.splits)
     ]
 
-    def look(job: int) -> list[tuple[int, str, str | None]]:
-        i, number, split = jobs[job]
+    def look(i: int, number: int, split: Split) -> list[tuple[int, str, str | None]]:
         layout, at_steps = wanted[i]
         keys, rows = _events(layout, split)
         _find_wanted(layout, number, keys, rows)
@@ -237,7 +222,7 @@ def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, d
         return [*zip(keys[asked].tolist(), kinds, messages, strict=True)]
 
     events: dict[AnyPath, dict[Step, Event]] = {laid.layout.store: {} for laid, _ in steps}
-    for (i, _, _), told in zip(jobs, on_tasks(spark, len(jobs), look), strict=True):
+    for (i, _, _), told in zip(jobs, on_each(spark, jobs, look), strict=True):
         layout = wanted[i][0]
         for key, kind, message in told:
             process, seq = (int(part) for part in split_keys(np.array(key)))
@@ -249,8 +234,7 @@ def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, d
 def _events(layout: Layout, split: Split) -> tuple[Ints, pa.Table]:
     """The events of a computation that a split holds: their keys, and their rows."""
     table = split.read_all(["computation", "process", "seq", "kind", "message"]).events
-    names = pa.array(layout.names, pa.string())
-    process = pc.index_in(table["process"], value_set=names)
+    process = layout.numbered(table["process"])
     # Rows that are not events have been quarantined already, and none of them is looked for.
     mine = pc.and_(pc.equal(table["computation"], layout.computation), pc.is_valid(process))
     mine = pc.and_(mine, pc.fill_null(pc.greater(table["seq"], 0), False))
@@ -300,7 +284,7 @@ def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa
     rows = np.repeat(np.arange(len(paths)), 1 + of["fifo"])
     also = np.append(np.diff(rows), 1) == 0
     overtaken, early = (column.take(pa.array(rows)) for column in messages)
-    process = pa.array(layout.names, pa.string()).take(pa.array(of["dest"][rows]))
+    process = layout.named(of["dest"][rows])
     early_seq, overtaken_seq = pa.array(of["early_seq"][rows]), pa.array(of["overtaken_seq"][rows])
     return pa.table(
         [
@@ -320,7 +304,7 @@ def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa
 
 
 def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa.Array) -> pa.Table:
-    process = pa.array(layout.names, pa.string()).take(pa.array(of["dest"]))
+    process = layout.named(of["dest"])
     seq = pa.array(of["delivered_seq"])
     lost, delivered = messages
     return pa.table(

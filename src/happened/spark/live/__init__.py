@@ -1,8 +1,6 @@
 """Traces that are still being written: stamps, predecessors and order violations, batch by batch.
 
-trace_tail     what is new in a directory since last time: parts that appeared, lines that were added
-packed_events  events as bytes, by bucket of computations
-trace_source   what is new as a source of Spark, `spark.readStream.format("happened")`
+trace_source   what is new in a directory, as rows or bytes: `spark.readStream.format("happened")`
 bucket         some of the computations, and what is kept of them between batches; without Spark
 live_operator  buckets as state of Spark Structured Streaming
 state_store    RocksDB

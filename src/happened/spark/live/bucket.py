@@ -39,8 +39,7 @@ PAGE_ROWS = 256
 """The approximate number of rows in a page of small computations, which is read and written as one."""
 
 LARGE = 2048
-"""A computation with more events than this is computed incrementally: recomputing all of it in each batch
-would cost more."""
+"""A computation with more events is computed incrementally: recomputing it in each batch would cost more."""
 
 STEPS = 16
 """Generations in a period of `retire`: the resolution at which silence is measured."""
@@ -177,8 +176,7 @@ class Bucket:
         return self.expire(max(due, now))
 
     def close(self, answers: Answers) -> bytes | None:
-        """The head to keep, None if there is nothing to keep; the change of the state's size goes to the
-        answers."""
+        """The head to keep, None if there is nothing; the change of the state's size goes to the answers."""
         head = self.head.pack() if self.head.generations else None
         answers.totals["state_bytes"] += (0 if head is None else len(head)) - self._size
         return head
@@ -308,8 +306,7 @@ def _live(name: str, kept: pa.Table, rules: Rules, now: int) -> LiveComputation:
 
 
 def _paged(kept: pa.Table, is_open: pa.Array) -> Iterator[tuple[Ints, bytes, Ints]]:
-    """Pages of about PAGE_ROWS rows, cut between computations: hashes, bytes, and which computations are
-    open."""
+    """Pages of about PAGE_ROWS rows, cut between computations: hashes, bytes, and which are open."""
     codes, names = encode_names(kept["computation"])
     begins = np.flatnonzero(np.diff(codes, prepend=-1))  # rows are by computation
     named, flags = hashes(names), pc.is_in(names, value_set=is_open).to_numpy(zero_copy_only=False)

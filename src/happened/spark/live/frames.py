@@ -10,6 +10,7 @@ idempotent sink (files, Delta, Kafka with transactions) has each row once.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -18,8 +19,9 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 from ...causality.live import Rules
 from ...causality.live_union import QUESTIONS
 from ...core.errors import CausalityError
-from ..event_columns import as_events
+from ..event_rows import as_events
 from ..session import supply
+from ..storage import Tables
 from .live_operator import OF_QUESTION, answered, buckets_of, pack, rows_of, tables_of
 
 if TYPE_CHECKING:
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 RETIRE = 600.0
 
 
-class Stream:
-    """Answers about a stream; each table is an attribute.
+class Stream(Tables):
+    """Answers about a stream; each table is an attribute. `totals` has what each batch adds to counts.
 
     Assumes   a query that goes on from a checkpoint is made with the same arguments
     """
@@ -39,14 +41,8 @@ class Stream:
     def __init__(
         self, packed: DataFrame, rules: Rules, questions: Sequence[str], *, event_time: bool = False
     ) -> None:
-        self._packed, self._rules, self._questions = packed, rules, tuple(questions)
-        self._event_time = event_time
-        self._tables = tables_of(questions)
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of its tables, which are attributes too. `totals` has what each batch adds to counts."""
-        return tuple(self._tables)
+        self._packed, self._questions, self._tables = packed, tuple(questions), tables_of(questions)
+        self._answered = partial(answered, packed, rules, event_time=event_time)
 
     @property
     def answers(self) -> DataFrame:
@@ -54,22 +50,10 @@ class Stream:
         return self._answered(self._questions)
 
     def table(self, name: str) -> DataFrame:
-        if name not in self._tables:
-            raise CausalityError(f"{name!r} is no table of this stream; it has {', '.join(self._tables)}")
+        self._refuse_unknown(name, "stream")
         # The tables that every stream has are about all questions.
         asked = [each for each in self._questions if name in OF_QUESTION[each]] or self._questions
         return rows_of(self._answered(asked), name)
-
-    def _answered(self, questions: Sequence[str]) -> DataFrame:
-        return answered(self._packed, self._rules, questions, event_time=self._event_time)
-
-    def __getattr__(self, name: str) -> DataFrame:
-        if name in self.__dict__.get("_tables", ()):
-            return self.table(name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._tables})
 
     def to_tables(self, where: str, *, checkpoint: str, format: str = "parquet") -> "DataStreamWriter":
         """A writer of one query that fills a directory for each table below `where`, with a part `batch=N`

@@ -31,8 +31,7 @@ from ..session import supply
 from ..versions import require
 from .live_operator import answered, buckets_of
 from .live_parts import AsParts
-from .trace_source import TraceSource
-from .trace_tail import TraceTail
+from .trace_source import TraceSource, TraceTail
 
 FORMAT = 1
 """The version of manifests, and of the state in the checkpoint."""

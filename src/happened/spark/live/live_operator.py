@@ -14,7 +14,8 @@ frame, per computation and batch: minutes for 100,000 computations. So rows are 
 shuffle, one blob for a bucket and a partition, and a key is a bucket; within it everything is vectorised.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,15 +32,15 @@ from ...causality.questions import Answers
 from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
 from ...causality.questions.stamp import STAMPS
 from ...core.errors import CausalityError
-from ...trace.schema import DEFAULTS, QUARANTINE, SCHEMA
+from ...trace.schema import QUARANTINE, SCHEMA
 from ..event_rows import UNREADABLE, sort_out_unread
-from ..schemas import spark_schema
-from ..splits import sort_out
-from ..tasks import spare_modules, unpack_table
+from ..splits import padded, sort_out
+from ..storage import spark_schema
+from ..tasks import spare_modules, together, unpack_table
 from .bucket import Bucket
 from .live_parts import AsBytes, Outlet
-from .packed_events import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 from .state_store import StatePages, use_rocksdb
+from .trace_source import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 
 try:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -127,7 +128,7 @@ def pack(events: DataFrame, buckets: int, *, event_time: bool = False) -> DataFr
     columns = [name for name in (*schema.names, UNREADABLE) if name in events.columns]
 
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in _gathered(batches):
+        for table in together(batches, MOST_BYTES, lambda batch: batch.nbytes):
             yield packed_rows(*_sorted_out(table, schema), buckets)
         spare_modules()
 
@@ -146,49 +147,22 @@ def rows_of(answers: DataFrame, name: str) -> DataFrame:
     return answers.where(F.col("table") == name).select("rows").mapInArrow(unpacked, schema)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches concatenated, up to MOST_BYTES."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size > MOST_BYTES:
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
-
-
 def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
     """Splits rows into events and rows of QUARANTINE."""
     table, unread = sort_out_unread(table)
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
-        for field in schema
-    ]
-    for name, value in DEFAULTS.items():
-        if (place := schema.get_field_index(name)) >= 0:
-            columns[place] = pc.fill_null(columns[place], value)
-    events, quarantined = sort_out(pa.table(columns, schema=schema))
+    events, quarantined = sort_out(padded(table, schema))
     return events, pa.concat_tables([unread, quarantined])
 
 
+@dataclass(eq=False)
 class Computations(StatefulProcessor):
     """Runs a Bucket for each key."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        questions: tuple[str, ...],
-        tables: tuple[str, ...],
-        outlet: Outlet,
-        event_time: bool,
-    ) -> None:
-        self._rules, self._questions, self._tables = rules, questions, tables
-        self._outlet, self._event_time = outlet, event_time
+    rules: Rules
+    questions: tuple[str, ...]
+    tables: tuple[str, ...]
+    outlet: Outlet
+    event_time: bool
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -216,7 +190,7 @@ class Computations(StatefulProcessor):
         if given[EVENT_ROWS]:
             events = pa.concat_tables(given[EVENT_ROWS])
             answers.totals["arrived"] += events.num_rows
-            if self._event_time:
+            if self.event_time:
                 events = _without_late(events, bucket, now, answers)
                 latest = pc.max(events[TIME.name]).as_py()
                 now = max(now, (latest or 0) // NANOSECONDS)
@@ -237,14 +211,14 @@ class Computations(StatefulProcessor):
 
     def _now(self, timers: Any) -> int:
         """The current time in milliseconds: the watermark, or the time of the batch."""
-        now = timers.getCurrentWatermarkInMs() if self._event_time else timers.getCurrentProcessingTimeInMs()
+        now = timers.getCurrentWatermarkInMs() if self.event_time else timers.getCurrentProcessingTimeInMs()
         return int(now)
 
     def _bucket(self) -> tuple[Bucket, int]:
         """The bucket of the current key, and when its timer fires; 0 if it has none."""
         stored = self._head.get()
         timer, head = (0, None) if stored is None else (stored[0], bytes(stored[1]))
-        return Bucket(StatePages(self._pages), head, self._rules, self._questions), timer
+        return Bucket(StatePages(self._pages), head, self.rules, self.questions), timer
 
     def _close(self, name: str, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
         """Set the timer, keep the head, return the rows."""
@@ -260,10 +234,10 @@ class Computations(StatefulProcessor):
         totals = {name: count for name, count in answers.totals.items() if count}
         columns = [pa.array([*totals], pa.string()), pa.array([*totals.values()], pa.int64())]
         answers.add("totals", pa.table(columns, schema=TOTALS))
-        wanted = [(table, rows) for table, rows in answers.filled() if table in self._tables]
-        given = self._outlet.rows(name, wanted)
+        wanted = [(table, rows) for table, rows in answers.filled() if table in self.tables]
+        given = self.outlet.rows(name, wanted)
         if given:
-            yield pd.DataFrame(given, columns=[field.split()[0] for field in self._outlet.schema.split(", ")])
+            yield pd.DataFrame(given, columns=[field.split()[0] for field in self.outlet.schema.split(", ")])
 
 
 def _without_late(events: pa.Table, bucket: Bucket, watermark: int, answers: Answers) -> pa.Table:

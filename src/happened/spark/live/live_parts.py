@@ -1,7 +1,7 @@
 """What the operator gives out: tables as bytes, or the names of the parts that its tasks wrote."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,15 +14,8 @@ BATCH = "streaming.sql.batchId"
 """The property of a task by which Spark says which batch it is of."""
 
 
-class Outlet(Protocol):
-    schema: str
-
-    def rows(self, bucket: str, tables: Iterable[tuple[str, pa.Table]]) -> list[tuple[Any, ...]]:
-        """Rows of `schema` for the tables of a bucket in a batch; a bucket has `totals` among them."""
-
-
 class AsBytes:
-    """Rows of tables as Arrow's IPC stream."""
+    """Rows of tables as Arrow's IPC stream; `rows` has those of a bucket in a batch, `totals` among them."""
 
     schema = "table string, rows binary"
 
@@ -54,3 +47,6 @@ class AsParts:
                 write_part(self._out / name, part, table)
                 rows.append((f"{name}/{part}.parquet", name, table.num_rows))
         return rows
+
+
+Outlet = AsBytes | AsParts

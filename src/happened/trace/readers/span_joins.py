@@ -2,7 +2,7 @@
 
 A channel (see span_drafts.py) is in order across the traces whose messages it carries, so that these are
 judged together. One that carries more than MOST_JOINED traces would make a computation too wide to be
-stamped: its order is kept within each trace only, and the summary counts it. spark/linked_traces.py joins
+stamped: its order is kept within each trace only, and the summary counts it. spark/draft_frames.py joins
 on Spark what `TraceJoins` collected there.
 """
 
