@@ -22,7 +22,7 @@ from happened.net.state_transfer import (
     MOST_SETS,
     STATE_CLOCK,
     Owed,
-    Tally,
+    TransferTally,
 )
 from happened.ordering import protocols
 from happened.wire.membership import StateGiven, encode
@@ -338,7 +338,7 @@ def test_messages_that_are_no_state_are_refused_and_nothing_changes():
 
 def test_messages_are_counted_by_destination_however_many_sets_there_are(seed):
     """Sets of destinations are told apart for a while only."""
-    dice, tally, counted = Random(seed), Tally(), Counter()
+    dice, tally, counted = Random(seed), TransferTally(), Counter()
     for _ in range(5 * MOST_SETS):
         to = dice.sample(range(100), dice.randint(1, 9))
         for _ in range(dice.randint(1, 3)):
@@ -349,6 +349,6 @@ def test_messages_are_counted_by_destination_however_many_sets_there_are(seed):
             tally.forget(index)
             del counted[index]
     assert tally.sent == counted
-    again = Tally()
+    again = TransferTally()
     again.restore(sorted(tally.sent.items()), [])
     assert again.sent == counted

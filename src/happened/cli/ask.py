@@ -23,7 +23,7 @@ exit codes: 0 answered, 2 bad usage or input
 """
 
 
-class Form:
+class AskForm:
     """A question: what `--help` says of it, its arguments, and the function that answers it."""
 
     def __init__(
@@ -94,49 +94,49 @@ def _unit(parser: Parser) -> None:
 
 
 FORMS = {
-    "why": Form(
+    "why": AskForm(
         "why an event happened, and why so late",
         "The causes of an event as a tree, back to relevant events and to other services, and the chain of "
         "causes that it waited for. In the tree, * marks the cause that was waited for last.",
         later("asking", "why"), _why,
     ),
-    "path": Form(
+    "path": AskForm(
         "the causal chain between two events, or why they are concurrent",
         "The chain of causes from one event to the other, whichever happened before; or the word concurrent, "
         "and why. A span or a message stands for its first event as the cause, and its last as the effect.",
         later("asking", "path"), _path,
     ),
-    "past": Form(
+    "past": AskForm(
         "all that happened before an event",
         "All that happened before an event: how many events of each process, and the events, nearest last.",
         later("asking", "cone"), _cone,
     ),
-    "future": Form(
+    "future": AskForm(
         "all that an event happened before",
         "All that an event happened before: how many events of each process, and the events, nearest first.",
         later("asking", "cone"), _cone,
     ),
-    "influenced": Form(
+    "influenced": AskForm(
         "which requests influenced a request, each with a chain that shows it",
         "The requests that influenced one, through messages, links, or a process that dealt with both. A "
         "request is a value of the attribute `trace`, or a computation where no event has one.",
         later("asking", "influenced"), _influenced,
     ),
-    "critical-path": Form(
+    "critical-path": AskForm(
         "where the time of requests went, by service, and what would be saved",
         "The chain of causes that the last event of a request waited for, with the time at each service and "
         "between them; for many requests the distribution. What would be saved is how much sooner the "
         "requests would end if a service took no time and everything else as long as it did.",
         later("asking", "critical_path"), _critical_path,
     ),
-    "diff": Form(
+    "diff": AskForm(
         "what is caused in one run and not in another",
         "What two runs do not have in common: events, and causes between events that both have. An event is "
         "known by its service or process, its kind, its label or message, and, of several like that, by what "
         "led to it and what followed.",
         later("asking", "diff"), _diff, "exit codes: 0 answered, 2 bad input, or nothing in common",
     ),
-    "unit": Form(
+    "unit": AskForm(
         "why messages had to carry a unit of information, and what ended that",
         "Follow one unit of necessary information through a trace: which processes had to know it, from when "
         "until when, on which messages it had to travel, and what made it redundant.",

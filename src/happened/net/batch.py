@@ -135,7 +135,7 @@ class Layer(Protocol):
     def restore(self, state: Any, take: Take) -> None: ...
 
 
-class Tables:
+class LayerTables:
     """The tables and lists of a kernel that layers, the optional parts of a node's durable state, put
     themselves into; the functions that they wrap are the kernel's own.
 

@@ -30,10 +30,10 @@ from .batch import (
     Delivery,
     Give,
     Input,
+    LayerTables,
     Order,
     Read,
     Recorder,
-    Tables,
     read_entries,
     read_message,
     snapshot_head,
@@ -48,7 +48,7 @@ MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
 
-class Kernel(Tables):
+class Kernel(LayerTables):
     """The durable state of the process `name`; `journaled=False` keeps no entries."""
 
     # Slots: CPython keeps more than 30 attributes of an object in a dict of its own, which is slower.
@@ -107,7 +107,7 @@ class Kernel(Tables):
         self.members.attach()
 
     def _have_no_layers(self) -> None:
-        Tables.__init__(self)
+        LayerTables.__init__(self)
         self.inputs |= {
             MULTICAST: self._multicast_again,
             FRAME_RECEIVED: self.receive,

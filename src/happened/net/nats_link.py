@@ -62,7 +62,7 @@ class _Arrived(NamedTuple):
     lives: Sequence[Life]  # of the sender; empty: it does not say
 
 
-class Owner(Protocol):
+class LinkOwner(Protocol):
     """The transport (nats.py), as its links see it."""
 
     stream: str
@@ -78,7 +78,7 @@ class Owner(Protocol):
 class Link:
     """Both directions of the link between us and one peer."""
 
-    def __init__(self, owner: Owner, peer: str) -> None:
+    def __init__(self, owner: LinkOwner, peer: str) -> None:
         self._host, self._peer, self._client = owner.host, peer, owner.client
         self._stream, self._replicas, self._seal = owner.stream, owner.replicas, owner.seal
         self._jetstream = self._client.jetstream(timeout=broker.PUBLISH_SECONDS)

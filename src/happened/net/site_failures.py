@@ -231,7 +231,7 @@ def last_of(records: Sequence[Record], members: Sequence[str]) -> LastToFail:
 REPORT_EVERY = 64
 
 
-class Kept(NamedTuple):
+class KeptFrame(NamedTuple):
     """A hop of a forwarder."""
 
     clock: int
@@ -271,7 +271,7 @@ class Witnessing:
     def stand(self, site: Site) -> None:
         """Begin in a site: nothing of an earlier one is needed any more."""
         self._site = site
-        self._kept: dict[int, dict[int, Kept]] = {
+        self._kept: dict[int, dict[int, KeptFrame]] = {
             forwarder: {} for forwarder, its in site.witnesses.items() if its >> site.me & 1
         }
         self._taken: dict[int, dict[int, int]] = {forwarder: {} for forwarder in self._kept}
@@ -327,7 +327,7 @@ class Witnessing:
             return
         self._last[link] = message.hop
         if link in self._kept:
-            self._kept[link][message.hop] = Kept(message.hop, message.address, frame)
+            self._kept[link][message.hop] = KeptFrame(message.hop, message.address, frame)
         if number % REPORT_EVERY == 0:
             news = encode(HopsTaken(self._site.digest, link, message.hop))
             for witness in unpack(self._site.witnesses[link] & ~(1 << self._site.me)):
@@ -349,7 +349,7 @@ class Witnessing:
             if any(taken.get(process, 0) < clock for process in unpack(kept.address & others))
         }
 
-    def kept(self, forwarder: int) -> Iterable[Kept]:
+    def kept(self, forwarder: int) -> Iterable[KeptFrame]:
         """Its hops that somebody may lack, in the order in which it sent them."""
         return self._kept.get(forwarder, {}).values()
 
@@ -374,7 +374,7 @@ class Witnessing:
     def restore(self, state: list[Any], take: Callable[[int], bytes]) -> None:
         kept, taken, last = state
         for forwarder, clock, address, length in kept:
-            self._kept[forwarder][clock] = Kept(clock, int(address, 16), take(length))
+            self._kept[forwarder][clock] = KeptFrame(clock, int(address, 16), take(length))
         for forwarder, its in taken:
             self._taken[forwarder] = dict(its)
         self._last = dict(last)

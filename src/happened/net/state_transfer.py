@@ -43,7 +43,7 @@ STATE_CLOCK = 0
 """Which no message has: that of the state, as a delivery."""
 
 
-class Tally:
+class TransferTally:
     """How many messages we have sent to each process, and delivered from each. Those sent are counted by
     their set of destinations, of which there are few, and by process when somebody asks."""
 
@@ -129,7 +129,7 @@ class Transfers:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel, self._me, self._put = kernel, kernel.me, kernel.links.put
-        self.tally = Tally()
+        self.tally = TransferTally()
         self.owed: dict[int, Owed] = {}  # by the newcomer
         self._given: set[int] = set()  # the newcomers that have had theirs
         self.awaited: Awaited | None = None

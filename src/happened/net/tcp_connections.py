@@ -23,7 +23,7 @@ NUMBER = itemgetter(0)
 """Of a frame."""
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The transport (tcp.py), as its connections see it."""
 
     limits: Limits
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
 
     outgoing: bool
 
-    def __init__(self, owner: Owner, wanted: str | None) -> None:
+    def __init__(self, owner: ConnectionOwner, wanted: str | None) -> None:
         self._owner = owner
         self._wanted = wanted
         self.peer = ""
@@ -202,7 +202,7 @@ class Called(Connection):
 
     outgoing = False
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         super().__init__(owner, None)
         self._unsaid: int | None = None
         self._unmet: Hello | None = None  # the caller's hello, until we know that it has accepted ours
@@ -253,7 +253,7 @@ class Calling(Connection):
 
     outgoing = True
 
-    def __init__(self, owner: Owner, peer: str, probes: bool) -> None:
+    def __init__(self, owner: ConnectionOwner, peer: str, probes: bool) -> None:
         """`probes`: send the first frame alone, since the peer refused one."""
         super().__init__(owner, peer)
         self._sent = self._began = 0
