@@ -111,7 +111,8 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> None:
 
 def _import_on_spark(arguments: argparse.Namespace, files: list[AnyPath], common: dict[str, Any]) -> Import:
     note(f"importing on Spark ({arguments.master or 'local[*]'})")
-    from ..spark import log_import, source_import
+    from ..spark import log_import
+    from ..spark.record_frames import import_source
     from ..spark.session import session
 
     if arguments.source is None:
@@ -124,7 +125,7 @@ def _import_on_spark(arguments: argparse.Namespace, files: list[AnyPath], common
             raise LocalProtocolError(f"--source-option {text}: say NAME=VALUE, as Spark's reader calls it")
     reading = {name: value for name, _, value in pairs}
     spark, (file,) = session(arguments.master, brief=True), arguments.files
-    return source_import.run(spark, arguments.source, file, arguments.out, reading, **common)
+    return import_source(spark, arguments.source, file, arguments.out, reading, **common)
 
 
 @contextmanager
