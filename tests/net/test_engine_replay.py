@@ -194,7 +194,7 @@ a.release(a.cut())
 for _, frame in a.outboxes[1].after(0, 1 << 20):
     b.receive(0, frame)
 assert b.delivered == 1
-print(sorted(set(sys.modules) - before), "happened.wire.rst" in sys.modules)
+print(sorted(set(sys.modules) - before), "happened.wire.causal" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[] False\n"
