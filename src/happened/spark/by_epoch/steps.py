@@ -9,7 +9,7 @@ verify-clocks     per block of columns a task that goes through the logged clock
 verify-trackers   one scan of the attributes, where events are marked relevant; each epoch that has numbered
                   events is stamped once more; then a task for each computation, with a vector for each of its
                   numbered events. Wide computations have no whole vectors: theirs count as not judged
-messages          one scan of the fates that the pass over the rows left (see matching)
+messages          one scan of the files of message fates, which the pass over the rows wrote (see matching)
 dependencies      one scan of the attributes; a row per pair of services and split reaches the driver
 """
 
