@@ -64,7 +64,7 @@ class Delivery(NamedTuple):
     sender: int
     clock: int
     payload: bytes
-    history: str = ""  # that comes with it, where the application manages histories
+    history: str = ""  # the message's causal history (JSON), where the application manages histories
 
 
 class Batch(NamedTuple):

@@ -74,7 +74,8 @@ def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list
 
 
 def name_faults_of_order(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    """Names and paths of early deliveries and lost causes; total order."""
+    """Write early deliveries and lost causes with the names of their messages, and causal paths for the first
+    ones; look for violations of total order, and write those."""
     lost, causal, fifo = lost_causes(spark, laid)
     count, cycles = count_disagreements(spark, [of.layout for of in laid])
     found = [early(of, epochs) for of, epochs in zip(laid, told, strict=True)]
