@@ -4,8 +4,8 @@ From the last event of a request the path leads back to whatever each event wait
 event of the request. It keeps to the request's own events and to those that they led to: what others had to
 do first, such as messages before its own in a queue, is time that its own step took. Between two events of
 one place (a service, or a process) the time is that place's; between two places it was under way, `a → b`.
-Where the path comes to an event of which no cause is known, or none since the request began, nothing tells
-where the time before that went: it is at no place, `(unknown)`.
+Where the path comes to an event that has no recorded cause since the request began, the request's time before
+that event belongs to no place, and is shown as `(unknown)`.
 
 What would be saved: the request is run again with all durations as they were (each event follows the last of
 its causes after the same time) but for those of one place, which take none, and ends with the last of its

@@ -1,7 +1,7 @@
 """The command line: verbs in groups, one module each; data on stdout, everything else on stderr.
 
-Here are the options, texts and exit codes of commands; what they compute is in the other rooms. The module of
-a verb is imported only when that verb is given, so that `happened --help` and other verbs start quickly.
+This package has the options, texts and exit codes of commands; other packages compute the answers. The module
+of a verb is imported only when that verb is given, so that `happened --help` and other verbs start quickly.
 """
 
 import argparse

@@ -41,7 +41,7 @@ class Case:
     filter_at: Separators
     timestamp_redundancy: bool = True  # R7
     group: str | None = None  # only messages within it; None: all
-    hosts: tuple[str, ...] = ()  # whose histories are looked at
+    hosts: tuple[str, ...] = ()  # the hosts whose causal histories are measured
     paper: str = ""
 
     @property

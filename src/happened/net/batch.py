@@ -22,7 +22,7 @@ class Input(IntEnum):
     stands beside each kind. The kinds' values are part of the journal's format: never reused, never changed.
     """
 
-    MULTICAST = 1  # bytes of the set; the destination set (little-endian), then the payload
+    MULTICAST = 1  # size of the destination set in bytes; that set (little-endian), then the payload
     FRAME_RECEIVED = 2  # link's process; the next frame of that link
     DELIVERY_ACKED = 3  # delivery number; nothing: the application has acknowledged that delivery
     FRAMES_FREED = 4  # link's process; a link number: the peer has our frames up to there
@@ -64,7 +64,7 @@ class Delivery(NamedTuple):
     sender: int
     clock: int
     payload: bytes
-    history: str = ""  # that comes with it, where the application manages histories
+    history: str = ""  # the message's causal history (JSON), where the application manages histories
 
 
 class Batch(NamedTuple):

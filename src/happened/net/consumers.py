@@ -265,7 +265,7 @@ class Consumers:
 
 
 class Requests:
-    """Those of one node. A reply goes to whoever waits for it, past everything that waits to be taken."""
+    """The requests of one node. A reply goes straight to the task that awaits it, past queued deliveries."""
 
     def __init__(self, payloads: Payloads, take: Callable[[Delivery], Message]) -> None:
         self._payloads = payloads

@@ -1,4 +1,4 @@
-"""Over which links the messages of whom may come, where a topology says so."""
+"""Which senders' messages may arrive over each link, where a topology gives the routes."""
 
 from typing import Any
 

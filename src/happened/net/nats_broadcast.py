@@ -107,7 +107,7 @@ class NatsBroadcast(NatsTransport):
         return self._runs.popleft() if self._runs else None
 
     async def _note_stored(self, run: Run, confirmation: api.PubAck, first: bool) -> None:
-        """Tell the links of frames that are stored."""
+        """Tell each link which of its frames are now stored."""
         for peer, number in run.first.items():
             if peer in self._links:
                 self._links[peer].shared(number, number + len(run.frames) - 1)

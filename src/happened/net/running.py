@@ -272,7 +272,7 @@ class Expiry:
         self, engine: Engine, seconds: float, input: Callable[[], AbstractContextManager[None]]
     ) -> None:
         self._engine, self._seconds, self._input = engine, seconds, input
-        self._sent: dict[str, int] = {}  # per peer, the last frame at the time before
+        self._sent: dict[str, int] = {}  # per peer: our last frame when `expire` was last called
         self._is_late = False
         self._next = asyncio.get_running_loop().call_later(seconds, self._tick)
 

@@ -48,7 +48,7 @@ class Narrator(Narration):
         self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # at each, in its order
         self._tick = tick
         self._truth = _Truth(notation.key_name)  # of application messages
-        self._parts: dict[str, _Truth] = {}  # of hops, by the part of the system they are in
+        self._parts: dict[str, _Truth] = {}  # of the hops in each part of the system (a zone)
         self._logs = [explaining.logs(machine) for machine in machines]  # as each was after its last step
         self._arrived: list[dict[str, Any]] = [{} for _ in machines]  # what each has yet to take
         self._taken: list[set[str]] = [set() for _ in machines]

@@ -105,7 +105,7 @@ CARRIED = tuple(column.name for column in COLUMNS if not column.judged)
 QUARANTINE = pa.schema(
     [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
 )
-"""Rows that are part of no computation, and why: a table of every analysis, whatever was asked."""
+"""Rows that are part of no computation, and why. Every analysis writes this table, whatever it was asked."""
 
 ASKED = tuple(column.name for column in COLUMNS if column.asked)
 """Columns that questions about single events read."""

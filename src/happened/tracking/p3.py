@@ -57,7 +57,7 @@ class ImmediatePredecessors(PackedVector):
     def relevant(self) -> Timestamp:
         geometry, weights = self._geometry, self._vector
         stamp = stamped(self.me, weights, geometry)
-        # Our event now lies between every earlier one and what comes next; nothing lies after ours.
+        # Earlier events reach what comes next only through ours: their IP becomes 0, and that of ours is 1.
         self._vector = weights + (weights & geometry.ones) + (1 << geometry.width * self.me)
         return stamp
 

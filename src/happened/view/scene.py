@@ -26,7 +26,8 @@ from .span_rows import relative, span_rows
 from .texts import Texts, attribute_numbers, cut, listed_texts
 
 MOST_STEPS = 6_000_000
-"""Of a scene: 48 MB in the page's memory. Scenes with more have no past and future to show."""
+"""The most steps of vectors (`_steps`) in a scene: 48 MB in the page's memory. A scene that would need more
+steps shows no causal past and future."""
 
 MOST_MEMBERS = 20  # of a list that is shown with an event
 COLUMNS = 1024  # of the overview

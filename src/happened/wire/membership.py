@@ -73,13 +73,14 @@ class DepartureStage(AboutProcess):
 
 
 class StateAsked(AboutProcess):
-    """We owe the process of this index, which has joined, the application's state (net/state_transfer.py):
-    how many messages have you sent us so far? To that process: expect it. From that process: we expect it."""
+    """To other members: how many messages have you sent us so far? We need to know, since we owe the newcomer
+    of this index the application's state (net/state_transfer.py). To the newcomer: expect that state. From
+    the newcomer: we expect it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateTally(AboutProcess):
-    """The answer: so many, when we heard that question."""
+    """The answer to StateAsked: how many messages we had sent to the asker when its question came."""
 
     sent: int
 

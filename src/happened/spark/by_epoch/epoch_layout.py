@@ -78,11 +78,11 @@ NO_SAMPLES = Samples(*(np.empty(0, np.int64),) * 3)
 class Found:
     """A large computation after the pass over the rows.
 
-    counts   how many events each process has
-    files    of edges
-    fates    files of the fates of messages, if they are asked for
-    earliest of its times; None if it has none
-    casts    whether any message has several destinations
+    counts    how many events each process has
+    files     of edges
+    fates     files of the fates of messages, if they are asked for
+    earliest  the earliest time of its events; None if no event has a time
+    casts     whether any message has several destinations
     """
 
     number: int

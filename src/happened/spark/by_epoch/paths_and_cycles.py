@@ -3,11 +3,11 @@
 In    stamped Layouts: the edges of each epoch and the frontier that enters it
 Out   events from one to a later one, each after the one before it on the same process or told by it; how many
       violations of total order there are, and the legs of some: a process and two of its deliveries each
-Cost  of a path, per process on it: log(epochs) frontiers read, and one epoch stamped again; of a wide layout,
-      first one task that leaves frontiers with those columns that are asked for. Of total order: deliveries x
-      processes, spread over tasks that each hold the deliveries of messages with several destinations as 16
-      bytes; then one such task that looks for cycles of more than two processes, linear in those deliveries
-      (see causality.total_order)
+Cost  of a path: for each process on it, log(epochs) frontiers are read and one epoch is stamped again. For a
+      wide layout, one task first writes frontiers with the requested columns only. Of total order:
+      deliveries x processes, spread over tasks that each hold the deliveries of messages with several
+      destinations as 16 bytes; then one such task that looks for cycles of more than two processes, linear
+      in those deliveries (see causality.total_order)
 
 A path is found as in causality.reach.causal_path: the earliest event of a process that knows of the first
 one learnt of it from elsewhere. Its epoch is found among the frontiers, the event itself within the epoch.
@@ -90,7 +90,7 @@ class Walker:
         return path[::-1]
 
     def _learnt(self, by: Step, of: Step) -> tuple[Step, Step]:
-        """The earliest event of `by`'s process that knows of `of`, and the event that told it."""
+        """The first event of `by`'s process with `of` in its past, and the event that passed it on."""
         process, column = by[0], self._columns.index(of[0])
         low, high = 0, int(epoch_of(self._layout.cuts, np.array([process]), np.array([by[1]]))[0])
         while low < high:

@@ -94,8 +94,9 @@ def add_up(
 def scan(spark: Runner, layouts: Sequence[Layout]) -> None:
     """Write the exact frontier that enters each epoch.
 
-    Completing one summary by another composes them (`complete` is associative). So tasks compose those of a
-    group of epochs; another goes through the groups; and then each group's epochs get their frontiers.
+    Completing one summary by another composes them (`complete` is associative). So one task per
+    group of epochs composes the summaries of its group; then one task goes through the groups and writes the
+    frontier that enters each; last, one task per group writes the frontiers that enter its epochs.
     """
     of = [(layout, _groups(layout.epochs)) for layout in layouts]
     groups = [(layout, g, group) for layout, its in of for g, group in enumerate(its)]

@@ -9,7 +9,7 @@ verify-clocks     per block of columns a task that goes through the logged clock
 verify-trackers   one scan of the attributes, where events are marked relevant; each epoch that has numbered
                   events is stamped once more; then a task for each computation, with a vector for each of its
                   numbered events. Wide computations have no whole vectors: theirs count as not judged
-messages          one scan of the fates that the pass over the rows left (see matching)
+messages          one scan of the files of message fates, which the pass over the rows wrote (see matching)
 dependencies      one scan of the attributes; a row per pair of services and split reaches the driver
 """
 
@@ -74,7 +74,8 @@ def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list
 
 
 def name_faults_of_order(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    """Names and paths of early deliveries and lost causes; total order."""
+    """Write early deliveries and lost causes with the names of their messages, and causal paths for the first
+    ones; look for violations of total order, and write those."""
     lost, causal, fifo = lost_causes(spark, laid)
     count, cycles = count_disagreements(spark, [of.layout for of in laid])
     found = [early(of, epochs) for of, epochs in zip(laid, told, strict=True)]

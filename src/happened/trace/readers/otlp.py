@@ -122,7 +122,7 @@ def _span(span: Any, facts: dict[str, str]) -> Span:
 
 
 def _id(value: Any) -> str:
-    """An id as written, hexadecimal digits in small letters; "" for what is none, as zeros are."""
+    """The id as text, hexadecimal digits in lower case; "" if there is none or if it is all zeros."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not text.strip("0"):
         return ""
