@@ -86,7 +86,7 @@ def test_every_command_has_its_own_help(name, capsys):
 def test_every_module_with_a_command_is_in_the_table():
     folder = Path(happened.cli.__file__).parent
     with_parser = {path.stem for path in folder.glob("*.py") if "\ndef add_arguments(" in path.read_text()}
-    forms = {form.module for form in (*node.FORMS.values(), *topology.FORMS.values())} - {"chat"}
+    forms = {form.module for form in (*node.FORMS.values(), *topology.FORMS.values())}
     assert with_parser == {command.module for command in COMMANDS.values()} | forms | {"topics"}
 
 

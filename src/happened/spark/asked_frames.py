@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import count
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +52,6 @@ from .tasks import pack_table, unpack_table
 
 Columns = Mapping[str, str | Column]
 HOME = "_home"
-
-
-class Shared(TypedDict, total=False):
-    """What the trace's columns are called in the frame, and what becomes of what cannot be judged."""
-
-    columns: Columns | None
-    on_bad: str
 
 
 TEXT, NUMBER = pa.string(), pa.int64()
@@ -128,28 +121,42 @@ def critical_path(
     return _frame(spark, shares, SHARES)
 
 
-def why(events: DataFrame, event: str, *, depth: int | None = None, **shared: Unpack[Shared]) -> ask.Why:
+def why(
+    events: DataFrame,
+    event: str,
+    *,
+    depth: int | None = None,
+    columns: Columns | None = None,
+    on_bad: str = RAISE,
+) -> ask.Why:
     """The causes of an event as a tree, and the chain of causes that it waited for."""
-    return ask.why(_asked(events, **shared).about(event), event, depth=depth)
+    return ask.why(_asked(events, columns, on_bad).about(event), event, depth=depth)
 
 
-def past(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame:
+def past(events: DataFrame, event: str, *, columns: Columns | None = None, on_bad: str = RAISE) -> DataFrame:
     """All events that happened before one, causes before effects; times are corrected."""
-    found = ask.past(_asked(events, **shared).about(event), event)
+    found = ask.past(_asked(events, columns, on_bad).about(event), event)
     return _frame(events.sparkSession, [tuple(row.values()) for row in found.to_pylist()], found.schema)
 
 
-def future(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame:
+def future(
+    events: DataFrame, event: str, *, columns: Columns | None = None, on_bad: str = RAISE
+) -> DataFrame:
     """All events that one happened before, causes before effects; times are corrected."""
-    found = ask.future(_asked(events, **shared).about(event), event)
+    found = ask.future(_asked(events, columns, on_bad).about(event), event)
     return _frame(events.sparkSession, [tuple(row.values()) for row in found.to_pylist()], found.schema)
 
 
 def influenced(
-    events: DataFrame, request: str, *, direction: str = "past", **shared: Unpack[Shared]
+    events: DataFrame,
+    request: str,
+    *,
+    direction: str = "past",
+    columns: Columns | None = None,
+    on_bad: str = RAISE,
 ) -> ask.Influences:
     """The requests that influenced one, each with a chain; with direction="future", those it influenced."""
-    history, name = _asked(events, **shared).about_request(request)
+    history, name = _asked(events, columns, on_bad).about_request(request)
     return ask.influenced(history, name, direction=direction)
 
 

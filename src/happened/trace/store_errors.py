@@ -7,15 +7,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
 
 from ..core.errors import CausalityError
-
-if TYPE_CHECKING:
-    from .store import StorePath
 
 REFUSED = (
     "OAuth2",
@@ -36,8 +33,18 @@ CREDENTIALS = {
 ABSENT = ("Unrecognized filesystem", "compiled without", "Unable to load libjvm", "libhdfs")
 
 
+class StoreLocation(Protocol):
+    """What a sentence says about a path in a store; `store.StorePath` is one."""
+
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def options(self) -> str: ...
+    def _at(self, path: str) -> object: ...
+
+
 @contextmanager
-def explained(path: "StorePath") -> Iterator[None]:
+def explained(path: StoreLocation) -> Iterator[None]:
     """Turn what pyarrow raises into a CausalityError that says what to do; FileNotFoundError stays."""
     try:
         yield
@@ -47,13 +54,13 @@ def explained(path: "StorePath") -> Iterator[None]:
         raise store_error(path, error) from error
 
 
-def store_error(path: "StorePath", error: Exception) -> CausalityError:
+def store_error(path: StoreLocation, error: Exception) -> CausalityError:
     reason = reason_of(path, error)
     said = str(error).partition("\n")[0][:200]
     return CausalityError(reason or f"{path}: the store fails ({said}); try again, or look at its log")
 
 
-def reason_of(path: "StorePath", error: Exception) -> str | None:
+def reason_of(path: StoreLocation, error: Exception) -> str | None:
     """What is wrong and what to do; None if nothing is known about such an error."""
     text = str(error)
     code = re.search(r"AWS Error (\w+) during (\w+)", text)
@@ -81,11 +88,11 @@ def reason_of(path: "StorePath", error: Exception) -> str | None:
     return f"{path}: the store fails{said}; try again, or look at its log" if code else None
 
 
-def no_bucket(path: "StorePath") -> str:
+def no_bucket(path: StoreLocation) -> str:
     return f"{path._at('')}: there is no such bucket{_endpoint(path)}; create it, or correct its name"
 
 
-def _endpoint(path: "StorePath") -> str:
+def _endpoint(path: StoreLocation) -> str:
     options = dict(parse_qsl(path.options))
     given = options.get("endpoint_override") or environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     return f" at {given.rpartition('@')[2]}" if given and path.scheme == "s3" else ""
