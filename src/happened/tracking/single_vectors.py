@@ -61,14 +61,16 @@ class PackedVector(TrackerMachine):
         return self._geometry.get(self._vector, self.me)
 
     def _merge(self, sender: int, piggyback: Any) -> int:
-        """Take in the newer values of a piggyback; returns the guards of their lanes."""
+        """Take in the newer values of a piggyback; returns the mask of their lanes."""
         refusals.arrival(sender, piggyback, self.me, self._geometry)
         geometry, vector, theirs = self._geometry, self._vector, piggyback.values
         newer = geometry.at_least(vector, theirs) ^ geometry.guards
-        if newer:
-            refusals.own_value(geometry.get(theirs, self.me), self._largest_own())
-            self._vector = vector ^ (vector ^ theirs) & geometry.spread(newer)
-        return newer
+        if not newer:
+            return 0
+        refusals.own_value(geometry.get(theirs, self.me), self._largest_own())
+        mask = geometry.spread(newer)
+        self._vector = vector ^ (vector ^ theirs) & mask
+        return mask
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
         self._merge(sender, piggyback)
@@ -142,9 +144,8 @@ class Differential(PackedVector):
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
         refusals.countable(self._step + 1)
-        if newer := self._merge(sender, piggyback):
+        if mask := self._merge(sender, piggyback):
             self._step += 1
-            mask = self._geometry.spread(newer)
             self._updated = self._updated & ~mask | self._geometry.ones * self._step & mask
 
 
@@ -223,7 +224,7 @@ class Incremental(PackedVector):
         return Piggyback(self._geometry, pending, self._vector & (pending << self._geometry.shift) - pending)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        self._pending |= self._merge(sender, piggyback) >> self._geometry.shift
+        self._pending |= self._merge(sender, piggyback) & self._geometry.ones
 
     def load(self, state: State) -> None:
         if refusals.numbers(state["pending"], self._geometry) & ~self._geometry.ones:
