@@ -11,6 +11,7 @@ from happened.causality.analysis import TABLES, analyse
 from happened.causality.judgement import check_path
 from happened.trace import SCHEMA
 from happened.trace.repetitions import without_repetitions
+from trace_columns import others
 
 FULL = {
     "computation": "c",
@@ -41,6 +42,9 @@ OTHER = {
     "control_entries": 2,
     "control_bytes": None,
 }
+NAMED = {*FULL}
+FULL |= others(SCHEMA, NAMED)
+OTHER |= others(SCHEMA, NAMED, 2)
 
 
 def repeated(rows, random):

@@ -35,7 +35,8 @@ def test_recorded_parquet_and_json_lines_are_read_as_the_same_rows():
     whole = pq.read_table(access.HERE / "whole.parquet")
     assert set(whole["kind"].to_pylist()) == {"send", "receive", "deliver", "internal"}
     wild = [row for row in access.shown_rows(whole) if row["computation"].startswith("wild")]
-    assert access.shown_rows(trace.read(access.HERE / "wild.jsonl")) == wild
+    lines = trace.read(access.HERE / "wild.jsonl").select(whole.column_names)  # later columns are empty
+    assert access.shown_rows(lines) == wild
     used = {name for row in wild for name, value in row.items() if value is not None}
     assert used == set(wild[0])
 
