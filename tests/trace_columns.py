@@ -1,4 +1,4 @@
-"""Values for columns of the trace that a test does not name, so that a new column is tested without a new line."""
+"""Values for columns of the trace that a test does not name: a new column is tested without a new line."""
 
 import pyarrow as pa
 
