@@ -1,4 +1,4 @@
-"""Real processes: a `Node` runs an ordering protocol over TCP or NATS, and survives by its journal.
+"""Real processes: a `Node` runs an ordering protocol over TCP or NATS, and resumes from its journal.
 
 Everything public of the runtime is here. A node logs what goes wrong under "happened", in sentences that say
 what to do. In an application that configures no logging, warnings and errors appear on stderr, as Python does

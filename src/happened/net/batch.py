@@ -25,7 +25,7 @@ class Input(IntEnum):
     MULTICAST = 1  # size of the destination set in bytes; the set (little-endian), then the payload
     FRAME_RECEIVED = 2  # link's process; the next frame of that link
     DELIVERY_ACKED = 3  # delivery number; nothing: the application has acknowledged that delivery
-    FRAMES_FREED = 4  # link's process; a link number: the peer has our frames up to there
+    FRAMES_FREED = 4  # link's process; a link number: the peer has our frames up to this one
     PEER_MET = 5  # index of the peer; the incarnation of its journal
     RELEVANT_EVENT = 6  # 0; its label
     MEMBER_ADMITTED = 7  # 0; name, NUL, address

@@ -53,7 +53,7 @@ class Commits:
         self._is_scheduled = False
         self._is_stopped = False
         self.is_under_way = False  # a batch is being written to the journal
-        self._cut = 0  # batches begun
+        self._cut = 0  # batches cut so far
         self.count = 0  # batches durable since the start
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._snapshot_bytes = 0
@@ -167,7 +167,7 @@ class Commits:
         except JournalError as error:
             log.error("journal not closed", extra={"node": self._engine.name, "error": str(error)})
 
-    # One batch.
+    # Steps of one batch.
 
     def _commit(self) -> None:
         self._is_scheduled = False

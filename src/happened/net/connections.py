@@ -52,7 +52,7 @@ class Connections:
         self.calling: set[str] = set()
         self.called: set[str] = set()
         self.listeners: list[Callable[[LinkChange], object]] = []
-        self._troubles: dict[str, dict[tuple[str, str], int]] = {}  # by member; "" for strangers
+        self._troubles: dict[str, dict[tuple[str, str], int]] = {}  # by member; "": all strangers
         self._warned: set[tuple[str, bool]] = set()  # links warned of since they last were up
 
     def opened(self, peer: str, outgoing: bool) -> None:

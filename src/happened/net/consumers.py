@@ -99,7 +99,7 @@ class Consumer:
             self.queue.append(delivery)
             self.news.set()
 
-    # Taking.
+    # Methods that take messages.
 
     def take_nowait(self) -> Message | None:
         """The next message; None if there is none, or the node has failed."""
@@ -265,7 +265,7 @@ class Consumers:
 
 
 class Requests:
-    """The requests of one node. A reply goes straight to the task that awaits it, past queued deliveries."""
+    """The requests of one node. A reply goes to the task that awaits it, ahead of queued deliveries."""
 
     def __init__(self, payloads: Payloads, take: Callable[[Delivery], Message]) -> None:
         self._payloads = payloads
@@ -298,7 +298,7 @@ class Requests:
             del self.waiting[name]
 
     def stop(self, error: Callable[[], BaseException]) -> None:
-        """No reply will come."""
+        """End the requests that wait: no reply will come."""
         for waiter in self.waiting.values():
             if not waiter.done():
                 waiter.set_exception(error())

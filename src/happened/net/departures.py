@@ -1,4 +1,4 @@
-"""How far a process and its peers are with each departure, and what may happen next.
+"""The stages of each departed process, here and at its peers, and when the next stage may begin.
 
 A process is *closed* with when nothing more comes from it. If it left by itself, that is once its farewell,
 the last frame on its link, has come. If it was expelled, that is once every present process has told us of

@@ -84,7 +84,7 @@ class Engine(Kernel):
             share_frames(self)
 
     def _read_timestamped(self, link: int, frame: bytes) -> Any:
-        """Read a message, and refuse a timestamp of a total order that nobody can have reached.
+        """Read a message, and refuse a total-order timestamp that no process can have reached.
 
         Timestamps grow by one per message, and no system has sent one per nanosecond since 1970. The bound
         grows faster than timestamps do and does not depend on messages received: what one process accepts,
@@ -101,7 +101,7 @@ class Engine(Kernel):
 
     @property
     def has_turn(self) -> bool:
-        """Whether this process may multicast now, as far as the token is concerned."""
+        """Whether the token, if sends need one, lets this process multicast now."""
         return not self.serialization or self.serialization.has_turn
 
     def expire(self) -> None:

@@ -27,7 +27,7 @@ class Hosting:
         self._lives: dict[int, Sequence[Life]] = {}
 
     def hello(self, peer: str) -> Hello:
-        """What we tell this peer about ourselves."""
+        """The hello that we say to this peer."""
         hello = self._members.hello(peer)
         if self._running.transport.acknowledges_for_peers:
             return hello

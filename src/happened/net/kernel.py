@@ -93,7 +93,7 @@ class Kernel(LayerTables):
         self.unacknowledged_bytes = 0
         # Held messages are counted by link only where pausing that link makes progress.
         self.counts_held = facts.waits.only_for_past
-        self.held_bytes = 0  # of their payloads
+        self.held_bytes = 0  # of the payloads of held messages
         # Payload sizes of our newest multicasts: of those that the protocol has not sent yet.
         self.unsent: deque[int] = deque()
         self.queued_bytes = 0  # the sum of those sizes
@@ -103,7 +103,7 @@ class Kernel(LayerTables):
         self.staged_entries = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
-        self.shared: list[tuple[bytes, dict[int, int]]] = []  # since then, for a medium: engine.py
+        self.shared: list[tuple[bytes, dict[int, int]]] = []  # frames for a medium since the last cut
         self.members.attach()
 
     def _have_no_layers(self) -> None:

@@ -47,7 +47,7 @@ class Lifecycle:
         self.state = State.NEW
         self.failure: BaseException | None = None
         self.is_running = False
-        self.takes_input = False  # frames, and acknowledgements of the application
+        self.takes_input = False  # whether it takes frames, and acknowledgements of the application
 
     def move(self, to: State) -> None:
         """Enter a state; LocalProtocolError, with nothing changed, if no transition leads there."""

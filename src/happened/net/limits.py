@@ -15,11 +15,11 @@ from ..wire import MAX_FRAME
 @dataclass(frozen=True, slots=True)
 class Limits:
     payload: int = 1 << 20
-    """Bytes of one message's payload."""
+    """The longest payload of a message, in bytes."""
     frame: int = MAX_FRAME
     """Bytes of one frame, with its control information; a longer frame ends the link."""
     peers: int = 1023
-    """Other processes that a node talks with."""
+    """How many other processes a node talks with."""
     outbox: int = 64 << 20
     """Bytes that one peer, present or away, has not acknowledged; above it `multicast` to that peer waits,
     and with protocols that relay every `multicast`. Bytes that the protocol keeps back have the same

@@ -36,7 +36,7 @@ class Parking(NamedTuple):
 
 
 class Parked:
-    """The frames of an outbox that are on disk alone: the last number and the bytes of each segment.
+    """The frames of an outbox that are only on disk, as the last number and the bytes of each segment.
 
     Bounds     a pair of numbers for about SEGMENT bytes of frames. The frames of a segment count until its
                last one is acknowledged or back in memory: `bytes` is too high by at most a segment, and never

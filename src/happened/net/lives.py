@@ -64,7 +64,7 @@ class Lives:
         if self._present:
             self._ours[link] = [(self._present, 0)]
 
-    # Ours.
+    # Our own lives.
 
     def begin(self, life: bytes, outboxes: Mapping[int, Numbered]) -> None:
         """Begin a life: it numbers the next frame on each link."""
@@ -97,7 +97,7 @@ class Lives:
             return f"of a life that ended with frame {last} in its journal"
         return ""
 
-    # Those of peers.
+    # Lives of peers.
 
     def hear(self, link: int, number: int, life: bytes) -> None:
         """Note that the last frame taken from there, with this number, is of this life."""
@@ -114,7 +114,7 @@ class Lives:
             del heard[0]
         return heard[0][1] if heard and heard[0][0] <= durable else b""
 
-    # Surviving.
+    # Snapshots.
 
     def state(self) -> dict[str, Any]:
         """The lives to write into a snapshot."""

@@ -182,7 +182,7 @@ class Living:
         self._has_ended = asyncio.Event()
         self._process = os.getpid()
 
-    # Life.
+    # Start and end.
 
     async def __aenter__(self) -> Self:
         await self.start()

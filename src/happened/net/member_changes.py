@@ -70,14 +70,14 @@ class MemberChanges:
         self.departures = Departures()
         # By recycled index, the processes that have not told us so yet: they still mean its earlier owner.
         self.unaware: dict[int, set[int]] = {}
-        self.has_left = False  # or was expelled: nobody takes our messages any more
+        self.has_left = False  # or was expelled; then no process takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, as we have left
         self._last_words: dict[int, int] = {}  # the number of our farewell on each link, once we have left
         # Since this object was made. A process that just joined under an old index may take itself for the
         # registrar until it hears its rank; one that has admitted somebody is the registrar until it leaves.
         self._has_admitted = False
         self.news: dict[type, NewsHeard] = {}
-        self.may_leave: list[Callable[[], None]] = []  # raise LocalProtocolError while we may not
+        self.may_leave: list[Callable[[], None]] = []  # raise LocalProtocolError while we may not leave
         self.keeps_indices: list[Callable[[], bool]] = []  # whether indices must not be recycled now
 
     def attach(self) -> None:

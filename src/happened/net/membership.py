@@ -162,7 +162,7 @@ class Membership:
         routers = () if sites is None else sites.site.forwarders
         return [name for name in self._engine.roster if name not in routers]
 
-    # Changes.
+    # Changes of members.
 
     def join(self, name: str, address: str) -> tuple[str, ...]:
         """Admit a process; returns all members there ever were, in the order of their indices."""

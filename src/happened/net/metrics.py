@@ -1,4 +1,4 @@
-"""A node's numbers in Prometheus's text format, over the least HTTP that a scraper needs.
+"""A node's numbers in Prometheus's text format, over the part of HTTP that a scraper needs.
 
 A connection gets one answer: to GET /metrics, and to /livez and /readyz where a node's health is known. A
 request may take REQUEST_SECONDS and REQUEST_BYTES.

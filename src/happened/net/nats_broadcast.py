@@ -248,6 +248,6 @@ class SharedLink(Link):
                     f"a packet of {peer!r} with another journal than it has on its link"
                 )
             self._counts["received"] += len(frames)
-            self._hand_over(frames, message, ())  # packets do not tell lives
+            self._hand_over(frames, message, ())  # packets do not tell the sender's lives
         except RemoteProtocolError as error:
             self._refuse(error)

@@ -1,4 +1,4 @@
-"""A process among others: multicasts that arrive in order, whatever is killed or cut in between.
+"""A process of a group: its multicasts arrive in order, even if processes are killed or links cut.
 
     peers = {"alice": "127.0.0.1:7001", "bob": "127.0.0.1:7002"}
     async with Node("alice", peers=peers, listen=peers["alice"], guard=Plaintext()) as node:
@@ -44,7 +44,7 @@ log = logging.getLogger("happened.node")
 
 
 class Node(Living):
-    """One process.
+    """One process of a group.
 
     cluster     the name of the system, the same everywhere: a node of another system is refused; empty: none
     peers       names and addresses of the others; of those in `members`, only the ones we talk with.
@@ -78,7 +78,7 @@ class Node(Living):
     medium      beside TCP, carries a multicast once for all its destinations (docs/runtime.md)
     """
 
-    # The application's side.
+    # Methods for the application.
 
     def multicast(
         self,
@@ -213,7 +213,7 @@ class Node(Living):
         return observation.pending(self._running)
 
     def stats(self) -> dict[str, Any]:
-        """Numbers about this node, and about each peer."""
+        """Statistics of this node, and of each peer."""
         return observation.stats(self._running, self.host) | {
             "undelivered": self._consumers.waiting,
             "journal_bytes": self._journal.bytes if self._journal is not None else 0,

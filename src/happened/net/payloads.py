@@ -1,4 +1,4 @@
-"""What applications send, as bytes and back: codecs, and headers in front of a payload.
+"""Converts what applications send to bytes and back: codecs, and headers in front of a payload.
 
 A *codec* turns values into payloads and payloads into values. All nodes of a system need the same codec:
 payloads do not say which. `codec_of` accepts as an application's codec:

@@ -160,7 +160,7 @@ class Sending:
         self._running, self._engine, self._states = running, running.engine, states
         self._payloads, self._requests = payloads, requests
         self._stamps, self._confirms = stamps, confirms
-        self._beside = HEAD if running.engine.signed is not None else 0  # bytes in front of each payload
+        self._beside = HEAD if running.engine.signed is not None else 0  # a signature's bytes per payload
         facts = running.facts
         self._is_routed = facts.copies.relays is Relays.ROUTERS
         # Otherwise others forward messages, or hold messages that follow one which somebody has not got yet.

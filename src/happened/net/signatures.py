@@ -181,7 +181,7 @@ def _certificates(path: Path) -> list[x509.Certificate]:
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Name the file that an error is about."""
+    """Add to an IdentityError the file that it is about."""
     try:
         yield
     except IdentityError as error:

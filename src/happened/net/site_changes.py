@@ -66,7 +66,7 @@ from .site_failures import How, Succession, Tally, Witnessing, succession_of, su
 
 
 class Change:
-    """One change under way."""
+    """The state of one change of the topology, while it is under way."""
 
     def __init__(self, text: str, present: Site, *, is_succession: bool = True) -> None:
         self.text = text
@@ -339,7 +339,7 @@ class SiteChanges:
         return sources
 
     def _end(self, change: Change) -> None:
-        """Everybody has finished: go on in the topology that follows."""
+        """All processes have finished: go on in the topology that follows."""
         self.previous, self.previous_links = self.site.digest, self.site.links
         if len(change.following.members) > len(self.site.members):
             self.past = []  # no topology so far had the members that there are now

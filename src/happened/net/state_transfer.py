@@ -1,4 +1,4 @@
-"""A newcomer begins with the application's state at the process that admits it, and what that state lacks.
+"""A newcomer begins with the application's state at the process that admits it, then gets what that lacks.
 
     asked    The admitting process asks everybody present how many messages they have sent it so far. On each
              link the news of the newcomer comes first: messages sent after the answer can go to it, too.
@@ -115,7 +115,7 @@ class Awaited:
 
     def __init__(self, source: int) -> None:
         self.source = source
-        self.clocks: tuple[int, ...] = ()  # empty: not told yet
+        self.clocks: tuple[int, ...] = ()  # of the state's messages; empty: not told yet
         self.withheld: list[Delivery] = []  # in order; they get their numbers later
 
     def is_part(self, delivery: Delivery) -> bool:

@@ -41,7 +41,7 @@ class Timing(Recorder):
         super().__init__(recorder)
         self._clock = clock
         self._arrivals: dict[Name, float] = {}  # of messages that are not delivered yet
-        self._delivered: dict[Name, float] = {}  # of messages delivered, and not committed yet
+        self._delivered: dict[Name, float] = {}  # of those delivered, but not committed yet
         self.hold, self.delivery = Histogram(), Histogram()
 
     def histograms(self) -> dict[str, Histogram]:

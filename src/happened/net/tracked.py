@@ -64,7 +64,7 @@ class Tracking:
         if kernel.recorder is not None:
             kernel.recorder.relevant(kernel.events, kernel.time, self.name, stamp, label)
 
-    # What is sent.
+    # Sending.
 
     def _order_tracked(self, to: Sequence[int], payload: bytes) -> Multicast:
         mark, others = self._machine.mark(), sorted({*to} - {self._me})
@@ -90,7 +90,7 @@ class Tracking:
             ]
         return [wire.mark(self.facts.number, frame) for frame in encode_multicast(messages, payloads)]
 
-    # What arrives.
+    # Receiving.
 
     def _read_tracked(self, link: int, frame: bytes) -> Any:
         if not frame or frame[0] != MARK:

@@ -121,7 +121,7 @@ class Transport(ABC):
         """Raise NodeError if `add_peer` would; where processes are found by name, any address is accepted."""
 
     def add_peer(self, peer: str, address: str) -> None:
-        """Talk with this process from now on. May be called before `start` or after it."""
+        """Link with this process from now on. May be called before `start` or after it."""
         self.check_address(peer, address)
         self._addresses[peer] = address
         if self._makes_links:

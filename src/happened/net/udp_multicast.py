@@ -56,7 +56,7 @@ MOST_PATIENCE, CALMING = 16.0, 7 / 8
 """A peer that does not acknowledge in time is given twice the time, up to MOST_PATIENCE times `repair`; each
 acknowledgement that comes in time reduces that again by the factor CALMING."""
 SOON = 0.02
-"""Seconds until a beacon that is sent out of turn."""
+"""Seconds after which an extra beacon is sent, ahead of the next regular one."""
 SILENT_BEATS = 3
 """How many beacons may be missing before we assume that a peer does not hear."""
 
@@ -201,7 +201,7 @@ class MulticastTransport(TcpTransport):
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._complained = False  # since the last beat
+        self._complained = False  # whether a refused datagram was logged since the last beat
 
     async def start(self, host: Host) -> None:
         self._node, self._sockets = host, self._medium.open()
@@ -333,7 +333,7 @@ class MulticastTransport(TcpTransport):
                 return
             try:
                 datagram = self._sockets[0].recv(1 << 16)
-            except OSError:  # nothing more
+            except OSError:  # there are no more datagrams
                 return
             try:
                 self._take(*self._seal.open(datagram))

@@ -28,7 +28,7 @@ WINDOW = 1 << 20
 
 
 class MemoryNetwork:
-    """Connects the nodes of one test."""
+    """Connects the nodes of one test with one another."""
 
     def __init__(
         self, seed: int = 0, *, delay: float = 0.002, cuts: float = 0.0, repair: float = 0.01
@@ -37,7 +37,7 @@ class MemoryNetwork:
             raise LocalProtocolError("cuts is a probability below 1; delay and repair are seconds from 0 on")
         self.dice = Random(seed)
         self.delay, self.cuts, self.repair = delay, cuts, repair
-        self.breaks = 0  # connections that broke
+        self.breaks = 0  # how many connections broke
         self._there: dict[str, MemoryTransport] = {}
         self._cut: set[frozenset[str]] = set()
 
