@@ -1,8 +1,8 @@
-"""Real processes: a `Node` runs an ordering protocol over TCP or NATS, and survives by its journal.
+"""Real processes: a `Node` runs an ordering protocol over TCP or NATS, and resumes from its journal.
 
-Everything public of the runtime is here. What goes wrong is logged under "happened", as sentences that say
-what to do. An application that configures no logging sees warnings and errors on stderr, as Python does by
-default.
+Everything public of the runtime is here. A node logs what goes wrong under "happened", in sentences that say
+what to do. In an application that configures no logging, warnings and errors appear on stderr, as Python does
+by default.
 """
 
 from importlib import import_module
@@ -69,7 +69,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs nats-py or cryptography is imported when it is asked for."""
+    """Import the modules that need nats-py or cryptography only when one of their names is asked for."""
     module = {"NatsTransport": "nats", "NatsBroadcast": "nats_broadcast", "Signatures": "signatures"}.get(
         name
     )

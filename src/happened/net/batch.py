@@ -1,4 +1,4 @@
-"""What an engine is given and what it tells: inputs, batches, the trace, and what layers are."""
+"""The inputs of an engine, the batches that it returns, the recorder of its trace, and layers of a kernel."""
 
 import json
 import struct
@@ -16,32 +16,32 @@ HEAD = struct.Struct(">BQI")
 
 
 class Input(IntEnum):
-    """The inputs of an engine as the journal keeps them, one entry each, in the order of their coming.
+    """The inputs of an engine as the journal keeps them: one entry per input, in the order of arrival.
 
-    An entry is a head (kind, number, length of the data; big-endian) and the data; what number and data mean
-    stands beside each kind. The kinds' values are part of the journal's format: never reused, never changed.
+    An entry is a head (kind, number, length of the data; big-endian) and the data; the comment beside a kind
+    says what number and data mean. The values are part of the journal's format: never reuse or change one.
     """
 
-    MULTICAST = 1  # size of the destination set in bytes; that set (little-endian), then the payload
+    MULTICAST = 1  # size of the destination set in bytes; the set (little-endian), then the payload
     FRAME_RECEIVED = 2  # link's process; the next frame of that link
     DELIVERY_ACKED = 3  # delivery number; nothing: the application has acknowledged that delivery
-    FRAMES_FREED = 4  # link's process; a link number: the peer has our frames up to there
-    PEER_MET = 5  # index; the incarnation of its journal
+    FRAMES_FREED = 4  # link's process; a link number: the peer has our frames up to this one
+    PEER_MET = 5  # index of the peer; the incarnation of its journal
     RELEVANT_EVENT = 6  # 0; its label
     MEMBER_ADMITTED = 7  # 0; name, NUL, address
     MEMBER_DEPARTED = 8  # index; nothing: this process leaves
     MEMBER_EXPELLED = 9  # index; nothing: another process is declared gone
-    SITE_PROPOSED = 10  # 0; the text of a topology that is to follow the present one
-    UNORDERED = 11  # bytes of the set; as MULTICAST, for a message outside of all orders
-    QUALIFIED = 12  # bytes of the head; the head (qualified.py), then the payload: an incomplete order
-    EXPIRED = 13  # 0; nothing: what was known the last time is delivered everywhere
+    SITE_PROPOSED = 10  # 0; the text of the topology that is proposed to replace the present one
+    UNORDERED = 11  # bytes of the set; as MULTICAST, for a message outside all orders
+    QUALIFIED = 12  # bytes of the head; the head (qualified.py), then the payload, in an incomplete order
+    EXPIRED = 13  # 0; nothing: what was known at the previous EXPIRED is delivered everywhere by now
     TOKEN_WANTED = 14  # 0; nothing: this process asks for its turn to send
-    TOKEN_RELEASED = 15  # 1 if away; nothing: its turn has ended; if it goes away, the token is passed on
-    STATE_OWED = 16  # index; nothing: a newcomer is to get the application's state
-    STATE_GIVEN = 17  # index; 8 bytes each: clocks of the multicasts before, which are that state
-    STATE_AWAITED = 18  # index; nothing: this process begins with the state that another one gives
-    LIFE_BEGUN = 19  # 0; the name of the life that begins: the node was started (lives.py)
-    LIFE_HEARD = 20  # link's process; the life that numbered its last frame; nothing: nobody knows
+    TOKEN_RELEASED = 15  # 1 if away; nothing: its turn has ended; if it is going away, it passes the token on
+    STATE_OWED = 16  # index; nothing: this process is to give the newcomer the application's state
+    STATE_GIVEN = 17  # index; 8 bytes each: clocks of the preceding multicasts that carry the state
+    STATE_AWAITED = 18  # index; nothing: this process begins with the state that process `index` gives
+    LIFE_BEGUN = 19  # 0; the name of the life that begins when the node is started (lives.py)
+    LIFE_HEARD = 20  # link's process; the life that numbered its last frame; nothing: that life is unknown
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -58,7 +58,7 @@ def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 class Delivery(NamedTuple):
-    """One hand-over to the application: its own number, then the message's name and payload."""
+    """One hand-over to the application: the number of the delivery, then the message's name and payload."""
 
     number: int
     sender: int
@@ -68,7 +68,7 @@ class Delivery(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Inputs that become durable together, and what others and the application may see once they are."""
+    """Inputs that become durable together, and the effects that may be seen once the inputs are durable."""
 
     entries: bytes
     time: int  # ns, of the last input
@@ -77,13 +77,13 @@ class Batch(NamedTuple):
     deliveries: list[Delivery]
     shared: Sequence[tuple[bytes, dict[int, int]]] = ()
     """Frames sent, in order, each with its link number on every link that has it; only if the engine
-    `shares`. A replay has none: what it makes again is left to the links."""
+    `shares`. A replay gives none: the links send again the frames that it makes."""
     parking: Parking | None = None
 
 
 class Recorder:
-    """Takes the events of the trace, and passes them on to another recorder if there is one. The one that
-    writes them is in trace_recorder.py; parts that want to know of some extend those."""
+    """Takes the events of the trace, and passes them on to another recorder if there is one. TraceRecorder
+    writes them; other parts that want to see some events extend these methods."""
 
     def __init__(self, recorder: "Recorder | None" = None) -> None:
         self._recorder = recorder
@@ -116,7 +116,7 @@ class Recorder:
 
 
 Take = Callable[[int], bytes]
-"""Takes the next so many bytes of a snapshot."""
+"""Takes a number of bytes and returns that many more bytes of a snapshot."""
 Order = Callable[[Any, bytes], Multicast]
 Read = Callable[[int, bytes], Any]
 Hear = Callable[[int, bytes], object]
@@ -130,37 +130,37 @@ class Layer(Protocol):
     @property
     def key(self) -> str: ...
     def state(self) -> tuple[Any, list[bytes]]:
-        """As JSON, and blobs that `restore` takes in the same order."""
+        """The part's state: a JSON value, and blobs that `restore` takes in the same order."""
 
     def restore(self, state: Any, take: Take) -> None: ...
 
 
 class LayerTables:
-    """The tables and lists of a kernel that layers, the optional parts of a node's durable state, put
-    themselves into; the functions that they wrap are the kernel's own.
+    """The tables and lists of a kernel in which layers register. A layer is an optional part of a node's
+    durable state; the functions that layers wrap are the kernel's own.
 
-    A layer attaches itself to a kernel once, before the first input. It does so by putting its own
-    functions into the kernel's tables and lists, or around the kernel's functions:
+    A layer attaches itself to a kernel once, before the first input: it puts its own functions into the
+    kernel's tables and lists, or wraps the kernel's functions:
 
-        inputs        its own inputs, by their kind in the journal: how to give them again
-        frames        its own frames, by their first byte: what to do with one that arrives
-        may_send      raises LocalProtocolError while nothing may be multicast
+        inputs        replays the layer's own inputs, by their kind in the journal
+        frames        handles the layer's own frames, by their first byte
+        may_send      raises LocalProtocolError while multicasts are not allowed
         seals         changes a payload before it is journaled, as a signature does
         record_sent   puts a multicast into the trace
         order         gives a multicast to the machine
         encode        makes frames of the machine's messages
         put_each      puts frames into outboxes
-        read          makes a message of a frame that arrives, or refuses it
-        checks        refuse a message that was read, if it does not fit the state here
+        read          decodes an arriving frame into a message, or refuses it
+        checks        refuse a decoded message that does not fit the state here
         deliver       takes what the machine delivers to the application
         give          numbers a delivery for the application
-        on_sent, on_arrival   hear of each multicast, and of each message that has arrived
-        joining, joined, left   hear of members: while one is taken in, after that, and when one has gone
-        steps         what goes on after each frame, as long as something is under way
-        barred        links that take and give nothing, each with the reason
+        on_sent, on_arrival   are called for each multicast, and for each message that has arrived
+        joining, joined, left   are called while a member is taken in, after that, and when one has gone
+        steps         functions to call after each frame, as long as something is under way
+        barred        links that neither take nor give frames, each with the reason
         release_frames, let_go   let frames leave whose cause is durable, and others that wait for that
 
-    A layer that is not attached costs nothing and is nowhere mentioned.
+    A layer that is not attached costs nothing, and the kernel does not mention it.
     """
 
     __slots__ = (
@@ -185,13 +185,13 @@ class LayerTables:
 
 
 def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
-    """The header of a kernel's snapshot, in which each layer has its part, and where it ends."""
+    """The header of a kernel's snapshot, which has a part for each layer, and the offset where it ends."""
     end = 4 + int.from_bytes(data[:4], "big")
     return json.loads(data[4:end]), end
 
 
 def read_message(link: int, frame: bytes) -> Any:
-    """The message of a frame, which must be that of the process at the other end of the link."""
+    """Decode the message of a frame, whose sender must be the process at the other end of the link."""
     message, size = decode(frame)
     if size != len(frame):
         raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")

@@ -1,5 +1,5 @@
-"""Makes X.509 certificates, an authority of one's own and a certificate for each process, and tells what they
-prove.
+"""Makes X.509 certificates, an authority of one's own and one for each process, and checks which process a
+certificate names.
 
 This and signatures.py are the only modules that need `cryptography`; `identity` writes the results to
 files. Keys are on the curve P-256, because every TLS library takes them.
@@ -21,7 +21,7 @@ except ImportError:
     raise IdentityError("making certificates needs cryptography: pip install 'happened[net]'") from None
 
 CLOCK_SKEW = timedelta(hours=1)
-"""A certificate is valid this long before it was made, for peers whose clocks are behind."""
+"""A certificate is valid from this long before it is made, for peers whose clocks are behind."""
 MAX_COMMON_NAME = 64  # of X.520; the common name is for people, the URI for machines
 
 
@@ -32,15 +32,15 @@ def authority(name: str, days: int) -> tuple[bytes, bytes]:
 
 
 def issue(name: str, days: float, *authority: bytes) -> tuple[bytes, bytes]:
-    """A certificate for the process `name`, to call and to be called, and its key, as PEM. `authority` is its
-    certificate and its key."""
+    """A certificate for the process `name`, valid for calling and for being called, and its key, as PEM.
+    `authority` is the authority's certificate and key."""
     key = ec.generate_private_key(ec.SECP256R1())
     return certify(name, key.public_key(), days, *authority), _pem_key(key)
 
 
 def renew(name: str, days: float, certificates: bytes, authority: tuple[bytes, bytes]) -> bytes:
-    """Other certificates for the keys of these, which must be of the process `name`: what a key has signed
-    stays as good."""
+    """New certificates for the keys of these, which must be of the process `name`: signatures made with a key
+    stay valid."""
     issuers = read(authority[0])
     keys = [key_of(each, name, issuers) for each in read(certificates)]
     return b"".join(certify(name, key, days, *authority) for key in keys)
@@ -69,7 +69,7 @@ def _certificate(
     signing_key: ec.EllipticCurvePrivateKey,
     issuer: x509.Certificate | None = None,
 ) -> bytes:
-    """A certificate of a process, or without an issuer that of an authority, as PEM."""
+    """A certificate of a process, as PEM; without an `issuer`, a certificate of an authority."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:MAX_COMMON_NAME])])
     signs, now = issuer is None, datetime.now(UTC)
     unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
@@ -109,8 +109,8 @@ def read(pem: bytes) -> list[x509.Certificate]:
 def key_of(
     certificate: x509.Certificate, name: str, authorities: list[x509.Certificate]
 ) -> ec.EllipticCurvePublicKey:
-    """The key that a certificate proves to be that of the process `name`, whether it is valid now or not;
-    IdentityError if it proves nothing of the kind."""
+    """The key that a certificate proves to be that of the process `name`, whether or not it is valid now;
+    IdentityError if the certificate does not prove that."""
     if not any(_has_issued(authority, certificate) for authority in authorities):
         raise IdentityError("was not issued by the authority of this system")
     try:

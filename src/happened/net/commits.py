@@ -1,10 +1,10 @@
-"""Group commit: inputs of an engine become durable in batches, and only then may anybody see what follows.
+"""Group commit: an engine's inputs become durable in batches; only then may anybody see their effects.
 
-Assumes    it is made and used on the event loop's thread, and `recover` has returned before anything else.
-Promises   at most one batch is on its way to the journal; the inputs that come meanwhile are the next batch.
+Assumes    all methods run on the event loop's thread, and `recover` has returned before any other is called.
+Promises   at most one batch is being written to the journal; inputs that come meanwhile are the next batch.
            `committed` is called for each batch once it is durable, in order; after `stop` it is never called.
            Without a journal a batch counts as durable when it is cut. Rows of the trace are kept before
-           anybody sees their batch, and written before the journal forgets what they are made from.
+           anybody sees their batch, and written before the journal forgets the inputs they are made from.
 Bounds     the journal holds `compaction` bytes of inputs beyond twice its last snapshot, and one batch more.
 """
 
@@ -32,8 +32,8 @@ log = logging.getLogger("happened.node")
 class Commits:
     """The batches of one engine.
 
-    committed   is told of each batch that is durable
-    failed      is told why no batch can become durable any more; it calls `stop`
+    committed   is called with each batch that is durable
+    failed      is called with the reason why no batch can become durable any more; it calls `stop`
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Commits:
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
         self._is_stopped = False
-        self.is_under_way = False  # the journal is being written
-        self._cut = 0  # batches begun
+        self.is_under_way = False  # a batch is being written to the journal
+        self._cut = 0  # batches cut so far
         self.count = 0  # batches durable since the start
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._snapshot_bytes = 0
 
     async def recover(self) -> None:
-        """Replay the journal, so that the engine and the trace are where the last batch left them. It runs in
-        the journal's thread: the event loop goes on, and nobody else may use the engine meanwhile.
+        """Replay the journal, so that the engine and the trace are where the last batch left them. The replay
+        runs in the journal's thread: the event loop goes on, and nobody else may use the engine meanwhile.
 
-        Raises JournalError if it cannot be replayed, NodeError if the trace is another journal's.
+        Raises JournalError if the journal cannot be replayed, NodeError if the trace is another journal's.
         """
         await self._loop.run_in_executor(self._pool, self._recover)
 
@@ -104,22 +104,22 @@ class Commits:
                 if recorder is not None:
                     recorder.keep(recorder.cut())
 
-    # What a node asks for.
+    # What a node calls.
 
     def stamp(self) -> None:
-        """Give the inputs that follow their time. The journal keeps one time for a batch, that of its last
-        input: rows of a trace that `recover` makes again have that, and the others their own."""
+        """Set the time of the inputs that follow. The journal keeps one time per batch, that of its last
+        input: rows of a trace that `recover` makes again have that time, the others their own."""
         if self._recorder is not None or not self._engine.is_dirty:
             self._engine.time = time.time_ns()
 
     def schedule(self) -> None:
-        """Commit soon: when this turn of the event loop is over, or the batch under way is durable."""
+        """Commit soon: when this turn of the event loop ends, or when the batch being written is durable."""
         if not self._is_scheduled and not self.is_under_way:
             self._is_scheduled = True
             self._loop.call_soon(self._commit)
 
     async def settled(self) -> None:
-        """Wait until every input so far is durable; raises what `stop` says if that will never be."""
+        """Wait until every input so far is durable; raises the error of `stop` if that will never be."""
         if self.count == self._cut and not self._engine.is_dirty:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -127,7 +127,7 @@ class Commits:
         await waiter
 
     def read_parked(self, link: int, after: int, most_bytes: int) -> "asyncio.Future[list[bytes]]":
-        """Read frames that are on disk alone (`Journal.parked`), in the journal's thread."""
+        """Read frames that are only on disk (`Journal.parked`), in the journal's thread."""
         assert self._journal is not None
         return self._loop.run_in_executor(self._pool, self._journal.parked, link, after, most_bytes)
 
@@ -145,16 +145,16 @@ class Commits:
         await run(self._pool, self._journal.forget, after)
 
     def stop(self, error: Callable[[], BaseException]) -> None:
-        """Commit nothing more; whoever waits gets an error of its own making."""
+        """Commit nothing more; each waiter gets an error of its own, made by `error`."""
         self._is_stopped = True
         while self._waiters:
             _, waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_exception(error())
-                waiter.exception()  # it may have nobody who waits
+                waiter.exception()  # perhaps nobody awaits this future
 
     def close(self) -> None:
-        """Write the rows of the trace that are kept, and let go of the files; problems are only logged."""
+        """Write the rows of the trace that are kept, and close the files; problems are only logged."""
         self._pool.shutdown(wait=True)
         try:
             if self._recorder is not None:
@@ -167,7 +167,7 @@ class Commits:
         except JournalError as error:
             log.error("journal not closed", extra={"node": self._engine.name, "error": str(error)})
 
-    # One batch.
+    # Steps of one batch.
 
     def _commit(self) -> None:
         self._is_scheduled = False
@@ -185,7 +185,7 @@ class Commits:
             parts = self._engine.snapshot_parts()
             self._snapshot_bytes = sum(map(len, parts))
             if self._snapshot_bytes > MAX_SNAPSHOT:
-                parts = None  # too much is on its way: later
+                parts = None  # too large for one row of the journal: later
         self.is_under_way = True
         future = self._loop.run_in_executor(
             self._pool, journal.append, batch.time, batch.entries, parts, batch.parking
@@ -211,7 +211,7 @@ class Commits:
         if self._is_stopped:
             return
         if is_snapshot:
-            # Shorten the journal to what came after its snapshot, once the trace has the rows of the rest.
+            # Drop the journal's batches up to this snapshot, once the trace has the rows of all before it.
             try:
                 if self._recorder is not None:
                     self._recorder.flush()
@@ -233,13 +233,13 @@ class Commits:
             self._commit()
 
     def _show(self, batch: Batch, rows: list[dict[str, Any]]) -> None:
-        """A batch is durable: let it be seen."""
+        """Report that a batch is durable, and keep its rows of the trace."""
         self.count += 1
         self._engine.release(batch)
         try:
             if self._recorder is not None:
                 self._recorder.keep(rows)
-        except NodeError as error:  # the journal has them: the next start makes the rows again
+        except NodeError as error:  # the journal has the inputs: the next start makes the rows again
             self._failed(error)
             return
         self._committed(batch)

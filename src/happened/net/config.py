@@ -72,7 +72,7 @@ SETTINGS: dict[str, dict[str, _Setting]] = {
     "signatures": dict.fromkeys(("key", "members", "authority"), _Setting(str, "a path", is_path=True)),
     "limits": dict.fromkeys((field.name for field in fields(Limits)), _Setting(object, "checked by Limits")),
 }
-"""What each table may have, the whole file being table ""; tables before those in them."""
+"""The settings that each table may have, "" being the whole file; a table comes before its subtables."""
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _check(path: Path, key: str, value: Any, setting: _Setting) -> None:
 
 
 def _check_values(path: Path, config: dict[str, Any]) -> None:
-    """Check what is within lists and tables, and what a table must have."""
+    """Check the values within lists and tables, and the keys that a table must have."""
     if "name" not in config:
         raise ConfigError(f"{path}: `name` is missing; every node needs one")
     for peer, address in config.get("peers", {}).items():
@@ -137,7 +137,7 @@ def make_node(config: dict[str, Any]) -> Node:
     if "medium" in config:
         given["medium"] = UdpMulticast(**config["medium"])
     if "signatures" in config:
-        from .signatures import Signatures  # which needs cryptography
+        from .signatures import Signatures  # signatures.py needs cryptography
 
         given["signatures"] = Signatures(config["name"], **config["signatures"])
     ways = {"transport": _nats(config["nats"])} if "nats" in config else {"guard": _guard(config)}

@@ -1,8 +1,8 @@
-"""Which peers are connected, and a log of the troubles with connections that nobody can flood.
+"""Which peers are connected, and a log of connection troubles that nobody can flood.
 
 Bounds     LOGGED_REASONS different troubles with each member, and as many with all strangers together, are
-           logged once each; further ones are dropped, and repetitions are only counted. That a link is there
-           is said as loudly as that it was not, once for each trouble.
+           logged once each; further ones are dropped, and repetitions are only counted. A recovered link is
+           logged at the same level as its trouble was, once for each trouble.
 """
 
 import logging
@@ -14,8 +14,8 @@ log = logging.getLogger("happened.node")
 LOGGED_REASONS = 1000
 
 CLOSED_IN_ORDER = "the other side closed it"
-"""Why a connection ends when either node closes. It is logged for information, since it will be called again;
-that it cannot be made again is a warning."""
+"""The reason with which a connection ends when either node closes. It is logged as information, since the
+node calls again; a warning follows if the connection cannot be made again."""
 
 REMEDIES = (
     ("Connect call failed", "is it running, and is that its address?"),
@@ -32,16 +32,16 @@ REMEDIES = (
     ("is not a peer of", "list it under peers here, or correct the address it calls"),
     ("wanted", "correct the address that it calls"),
 )
-"""What to do about a reason that has these words and does not say so itself; the first that fits."""
+"""Advice for a reason that contains these words and gives no advice itself; the first match counts."""
 
 
 class LinkChange(NamedTuple):
-    """A connection was made or has ended: `outgoing` carries what we send, the other what the peer sends."""
+    """A connection was made or has ended. `outgoing`: it carries our frames, otherwise the peer's."""
 
     peer: str
     outgoing: bool
     is_up: bool
-    reason: str  # why it ended; empty: it was closed in peace
+    reason: str  # why it ended; empty: it was closed in order
 
 
 class Connections:
@@ -52,8 +52,8 @@ class Connections:
         self.calling: set[str] = set()
         self.called: set[str] = set()
         self.listeners: list[Callable[[LinkChange], object]] = []
-        self._troubles: dict[str, dict[tuple[str, str], int]] = {}  # by member; "" for strangers
-        self._warned: set[tuple[str, bool]] = set()  # of which links, since they were last there
+        self._troubles: dict[str, dict[tuple[str, str], int]] = {}  # by member; "": all strangers
+        self._warned: set[tuple[str, bool]] = set()  # links warned of since they last were up
 
     def opened(self, peer: str, outgoing: bool) -> None:
         (self.calling if outgoing else self.called).add(peer)
@@ -64,7 +64,7 @@ class Connections:
         self._tell(LinkChange(peer, outgoing, True, ""))
 
     def closed(self, peer: str, outgoing: bool, reason: str, *, is_member: bool) -> None:
-        """A connection has ended or was never made; an empty reason is no trouble."""
+        """Note that a connection has ended or was never made; an empty reason is no trouble."""
         was_up = peer in (self.calling if outgoing else self.called)
         (self.calling if outgoing else self.called).discard(peer)
         if was_up:
@@ -92,7 +92,7 @@ class Connections:
         for listener in self.listeners:
             try:
                 listener(change)
-            except Exception:  # the application's, which must not end the connection of a peer
+            except Exception:  # the listener is the application's: its error must not end a peer's connection
                 log.exception("a listener to links failed", extra={"node": self._name})
 
     def troubles_with(self, member: str) -> dict[str, int]:
@@ -101,7 +101,7 @@ class Connections:
 
     @property
     def troubles(self) -> dict[str, int]:
-        """How often connections have failed, by member; "strangers" for all who are none."""
+        """How often connections have failed, by member; "strangers" for all processes that are no members."""
         return {member or "strangers": sum(of.values()) for member, of in self._troubles.items()}
 
 

@@ -1,10 +1,10 @@
-"""Who takes the messages of a node: whoever iterates over it shares them; subscriptions get a copy each.
+"""Who takes the messages of a node: tasks that iterate over it share them; each subscription gets a copy.
 
-Promises   every delivery is given to one taker of the node, or to every subscription there is when it is
-           distributed. It counts as acknowledged when each of those has acknowledged its copy; without a
-           journal, when each has taken it. What nobody has taken is never acknowledged by itself.
-           A taker that is cancelled while it waits has taken nothing.
-Bounds     those of the engine: what is not acknowledged, or is to come again, stays in its count.
+Promises   every delivery is given to one task that iterates over the node, or to every subscription that
+           exists when it is distributed. It counts as acknowledged when each of them has acknowledged its
+           copy; without a journal, when each has taken it. A delivery that nobody has taken is never
+           acknowledged by itself. A task that is cancelled while it waits has taken nothing.
+Bounds     those of the engine: deliveries that are not acknowledged, or are to come again, stay in its count.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from .payloads import Payloads
 
 
 class Desk(Protocol):
-    """The node, as its consumers see it. `revive`: a delivery is to come again."""
+    """The node, as its consumers see it. `revive` makes a delivery come again."""
 
     payloads: Payloads
     life: Lifecycle
@@ -39,7 +39,7 @@ class Desk(Protocol):
 
 
 class Copies(NamedTuple):
-    """One delivery that was given to subscriptions: to how many, and who has not finished with it."""
+    """One delivery that was given to subscriptions: to how many, and which have not finished with it."""
 
     given: int
     holders: "set[Consumer]"
@@ -52,11 +52,11 @@ class Consumer:
         self._consumers = consumers
         self.payloads = consumers.desk.payloads
         self.queue: deque[Delivery] = deque()
-        self.news = asyncio.Event()  # there is something in the queue, or a reason not to wait for it
+        self.news = asyncio.Event()  # set when the queue has something, or when there is a reason not to wait
         self.is_closed = False
-        self._attempts: dict[int, int] = {}  # of what is to come again
+        self._attempts: dict[int, int] = {}  # by the number of each delivery that is to come again
 
-    # What a message asks for.
+    # What a message calls.
 
     async def flush(self) -> None:
         await self._consumers.desk.flush()
@@ -99,7 +99,7 @@ class Consumer:
             self.queue.append(delivery)
             self.news.set()
 
-    # Taking.
+    # Methods that take messages.
 
     def take_nowait(self) -> Message | None:
         """The next message; None if there is none, or the node has failed."""
@@ -133,7 +133,7 @@ class Consumer:
 
 
 class Subscription(Consumer):
-    """A consumer that gets every message, from those that wait when it first reads on.
+    """A consumer that gets every message, starting with those that wait when it is first read.
 
     with node.subscribe() as messages:
         async for message in messages: ...
@@ -148,8 +148,8 @@ class Subscription(Consumer):
         self.close()
 
     def close(self) -> None:
-        """Take no more. What was not taken is left to the others; what was taken and not acknowledged comes
-        again when the process starts again."""
+        """Take no more messages. Those not taken are left to the other subscriptions; those taken and not
+        acknowledged come again when the process starts again."""
         self._consumers.unsubscribe(self)
 
     def __aiter__(self) -> "Subscription":
@@ -162,22 +162,22 @@ class Subscription(Consumer):
 
 
 class Consumers:
-    """All takers of one node. `own` is shared by those who iterate over the node itself.
+    """All consumers of one node. The tasks that iterate over the node itself share `own`.
 
-    repeats   whether what is not acknowledged is delivered again after a restart; otherwise the application
-              is done with a delivery when it has taken it
+    repeats   whether a delivery that is not acknowledged comes again after a restart; otherwise the
+              application is done with a delivery when it has taken it
     """
 
     def __init__(self, desk: Desk, *, repeats: bool, processing: Callable[[int], Processing] | None) -> None:
         self.desk, self.life, self.repeats, self.processing = desk, desk.life, repeats, processing
         self.own = Consumer(self)
         self.subscriptions: list[Subscription] = []
-        self.copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions
+        self.copies: dict[int, Copies] = {}  # by number, deliveries that were given to subscriptions
         self._timers: set[asyncio.TimerHandle] = set()
 
     @property
     def waiting(self) -> int:
-        """How many deliveries somebody has yet to take."""
+        """How many deliveries are waiting to be taken."""
         return len(self.own.queue) + max((len(each.queue) for each in self.subscriptions), default=0)
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
@@ -192,7 +192,7 @@ class Consumers:
             each.news.set()
 
     def stop(self) -> None:
-        """The node takes no more input: what is to come again comes in its next life."""
+        """The node takes no more input: deliveries that are to come again come after its next start."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -202,7 +202,7 @@ class Consumers:
 
     def subscribe(self) -> Subscription:
         self.subscriptions.append(subscription := Subscription(self))
-        self.own.news.set()  # whoever waits there is told that it gets nothing
+        self.own.news.set()  # tasks that wait on the node itself learn that they get nothing
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -214,7 +214,7 @@ class Consumers:
             subscription.news.set()
 
     def leave_behind(self, closed: Consumer, deliveries: Iterable[Delivery]) -> None:
-        """What a closed subscription will not take is for those who have copies, or else for the next."""
+        """Leave deliveries of a closed subscription to those that have copies, or else to the next one."""
         for delivery in deliveries:
             copies = self.copies.get(delivery.number)
             if copies is not None and copies.given > 1:
@@ -224,7 +224,7 @@ class Consumers:
                 self.deliver([delivery])
 
     def distribute(self, taker: Consumer) -> None:
-        """Give what waits to every subscription; there are some. LocalProtocolError if this taker is none."""
+        """Give waiting deliveries to every subscription. LocalProtocolError if `taker` is not one of them."""
         if taker is self.own:
             raise LocalProtocolError("this node has subscriptions, which get its messages: iterate over one")
         while self.own.queue:
@@ -249,7 +249,7 @@ class Consumers:
         self.desk.finish(number)
 
     def revive(self, consumer: Consumer, delivery: Delivery) -> None:
-        """Without a journal: somebody who has taken a delivery wants it again."""
+        """Without a journal: give a delivery again to a consumer that has taken it."""
         if (copies := self.copies.get(delivery.number)) is not None:
             copies.holders.add(consumer)
         else:
@@ -265,7 +265,7 @@ class Consumers:
 
 
 class Requests:
-    """The requests of one node. A reply goes straight to the task that awaits it, past queued deliveries."""
+    """The requests of one node. A reply goes to the task that awaits it, ahead of queued deliveries."""
 
     def __init__(self, payloads: Payloads, take: Callable[[Delivery], Message]) -> None:
         self._payloads = payloads
@@ -273,7 +273,7 @@ class Requests:
         self.waiting: dict[str, asyncio.Future[Message]] = {}
 
     def answered(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Hand replies to those who wait for them; returns the other deliveries, in order."""
+        """Hand replies to the tasks that wait for them; returns the other deliveries, in order."""
         return [each for each in deliveries if not self._is_taken(each)]
 
     def _is_taken(self, delivery: Delivery) -> bool:
@@ -291,14 +291,14 @@ class Requests:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                with contextlib.suppress(NodeClosed):  # then it comes when the process starts again
-                    waiter.result().nack()  # it came at the same moment
+                with contextlib.suppress(NodeClosed):  # then the reply comes after the next start
+                    waiter.result().nack()  # the reply came at the same moment
             raise
         finally:
             del self.waiting[name]
 
     def stop(self, error: Callable[[], BaseException]) -> None:
-        """No reply will come."""
+        """End the requests that wait: no reply will come."""
         for waiter in self.waiting.values():
             if not waiter.done():
                 waiter.set_exception(error())

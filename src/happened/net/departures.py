@@ -1,21 +1,21 @@
-"""How far a process and its peers are with each departure, and what may happen next.
+"""The stages of each departed process, here and at its peers, and when the next stage may begin.
 
-A process that has left is *closed* with when nothing more comes from it: if it left by itself, once its
-farewell has come, which is the last on its link; if it was expelled, once everybody present has told us
-so, on links where everything that they sent before they knew comes before. Those who were expelled are closed
-with together, since what is missing of one may be followed by what is held of another.
+A process is *closed* with when nothing more comes from it. If it left by itself, that is once its farewell,
+the last frame on its link, has come. If it was expelled, that is once every present process has told us of
+the expulsion: links are in order, so whatever a process sent before it knew has come before. All expelled
+processes are closed with together, since a message held from one may follow a missing message of another.
 
-Then it goes through stages, each of which everybody tells everybody:
-    1  we have closed with it, and hold nothing of it
-    2  everybody has told us 1: our machine has forgotten it, and names it no more
+Then the departed process goes through stages, and every process tells all others each stage that it reaches:
+    1  we have closed with it, and hold no message of it
+    2  everybody has told us 1: our machine has forgotten it, and no longer names it
     3  everybody has told us 2: nothing on its way to us names it
-and once everybody has told us 3, its index may be given to somebody else. Who joined after the others had
-told 3 has not been waited for by them: what it says of that index, until it says that it was given again, is
-about whoever had it before (`unaware` of member_changes.py).
+Once everybody has told us 3, its index may be given to another process. If a process joined after the others
+had told 3, they did not wait for it: what it says of that index, until it says that the index was given
+again, is about the earlier owner (`unaware` of member_changes.py).
 
 A process that has left still passes on what it hears, until it has everybody's farewell. It hears nothing of
-those who join once everybody has closed with it: what it says of an index that was given again since then is
-about whoever had that index before.
+processes that join once everybody has closed with it: what it says of an index that was given again since
+then is about the index's earlier owner.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ FREE = 4
 
 
 class Departure:
-    """The departure of one process, as one other sees it."""
+    """The departure of one process, as seen by another."""
 
     __slots__ = ("closed", "expelled", "given_again", "heard", "parted", "said", "stage")
 
@@ -33,13 +33,13 @@ class Departure:
         self.expelled = False
         self.closed = False
         self.parted = False  # whether we have said farewell to it
-        self.heard: set[int] = set()  # who has told us of it
+        self.heard: set[int] = set()  # processes that have told us of it
         self.stage = 0
-        self.said: dict[int, int] = {}  # per process the stage that it has told us
-        self.given_again: set[int] = set()  # the indices of others that were given again since
+        self.said: dict[int, int] = {}  # by process, the stage that it has told us
+        self.given_again: set[int] = set()  # the indices of others that were given again since it left
 
     def advances(self, present: Iterable[int]) -> bool:
-        """Whether everybody is where we are, so that we can take the next step."""
+        """Whether every present process has reached our stage, so that we can take the next step."""
         return 0 < self.stage < FREE and all(self.said.get(link, 0) >= self.stage for link in present)
 
     def is_free(self, present: Iterable[int]) -> bool:
@@ -61,7 +61,7 @@ class Departure:
 
 
 class Departures(dict[int, Departure]):
-    """By the index of the process that has gone."""
+    """The departures, by the index of the departed process."""
 
     def under_way(self) -> list[int]:
         return [index for index, departure in sorted(self.items()) if departure.stage < FREE]
@@ -73,7 +73,7 @@ class Departures(dict[int, Departure]):
         return [index for index in waiting if complete or index not in expelled]
 
     def give_again(self, index: int) -> None:
-        """Forget whoever had this index: as a process that has gone, and as one that told us of others."""
+        """Forget the earlier owner of this index, as a departed process and as one that told us of others."""
         del self[index]
         for departure in self.values():
             departure.heard.discard(index)
@@ -81,12 +81,12 @@ class Departures(dict[int, Departure]):
             departure.given_again.add(index)
 
     def means_somebody_else(self, link: int, index: int) -> bool:
-        """Whether this process, if it has gone, speaks of whoever had an index before it was given again."""
+        """Whether a departed process that names this index means its earlier owner."""
         return link in self and index in self[link].given_again
 
     def free(self, present: Iterable[int]) -> int | None:
-        """An index that may be given again: whoever has joined meanwhile has come as far too, and everybody
-        has closed with those who left meanwhile, so that nothing of theirs on its way names it."""
+        """An index that may be given again: those who joined meanwhile have reached the same stage, and
+        everybody has closed with those who left meanwhile, so that no frame of theirs on its way names it."""
         if any(departure.stage < 2 for departure in self.values()):
             return None
         members = list(present)

@@ -1,10 +1,10 @@
-"""From one topology file to a directory from which every process of it can be started.
+"""Makes, from one topology file, a directory from which every process of the topology can be started.
 
     DIR/FILE                   the topology, as it was given
-    DIR/NAME.toml              the configuration of each process (config.py), routers included
+    DIR/NAME.toml              the configuration of each process (config.py), including routers
     DIR/pki/, DIR/shared.key   certificates, or one key
 
-Journals and the trace are written beside them by the nodes. Nothing is overwritten.
+The nodes write their journals and the trace beside these files. Nothing is overwritten.
 """
 
 import json
@@ -26,7 +26,7 @@ SECURITY = (CERTIFICATES, KEY, PLAINTEXT)
 
 
 class Addresses(NamedTuple):
-    """Where processes listen: those not given at `host`, on ports from `first_port` in the file's order."""
+    """Where processes listen: at the address given, or else at `host`, on ports counted from `first_port`."""
 
     host: str = "127.0.0.1"
     first_port: int = 7001
@@ -53,9 +53,9 @@ def deploy(
     addresses: Addresses | None = None,
     signatures: bool = False,
 ) -> list[Path]:
-    """Write the directory; returns the configurations, in the order of the file. `signatures`: messages are
-    signed by the keys of the certificates."""
-    from ..topology import derive, load  # which need networkx and PyYAML
+    """Write the directory; returns the configuration files, in the order of the topology. `signatures`: nodes
+    sign messages with the keys of their certificates."""
+    from ..topology import derive, load  # topology needs networkx and PyYAML
 
     if signatures and security != CERTIFICATES:
         raise NodeError(f"messages are signed by the keys of certificates, and security is {security!r}")
@@ -71,13 +71,13 @@ def deploy(
         out.mkdir(parents=True, exist_ok=True)
         (out / file.name).write_bytes(file.read_bytes())
         secrets = _secrets(out, names, security)
-        cluster = token_hex(8)  # two deployments of one file are two systems
+        cluster = token_hex(8)  # two deployments of one file are different systems
         for name, path in configurations.items():
             peers = {peer: where[peer] for peer in names if topology.graph.has_edge(name, peer)}
             said = {"name": name, "cluster": cluster, "listen": where[name], "protocol": protocol}
             said |= {"topology": file.name, "journal": f"{path.stem}.journal", "trace": "trace"}
             text = _lines(said) + _table("peers", peers) + _table("security", secrets[name])
-            if signatures:  # certificates are in one folder
+            if signatures:  # signatures need all certificates in one folder
                 key, authority = secrets[name]["private_key"], secrets[name]["authority"]
                 members = authority.rpartition("/")[0]
                 signing = {"key": key, "members": members, "authority": authority}
@@ -89,7 +89,7 @@ def deploy(
 
 
 def _secrets(out: Path, names: Sequence[str], security: str) -> dict[str, dict[str, str]]:
-    """The table `security` of each process, once the files that it names are written."""
+    """The table `security` of each process's configuration; writes the files that the tables name."""
     if security == PLAINTEXT:
         return {name: {"plaintext": "loopback"} for name in names}
     if security == KEY:

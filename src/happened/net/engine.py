@@ -1,15 +1,15 @@
-"""The kernel of a node with the layers that it uses.
+"""The kernel of a node together with the layers that the node uses.
 
-    routes, sites   where a topology says who takes part and how: link_routes.py, site_changes.py
-    serialization   where sends must be serialized, a process multicasts in its turn: serialized.py
-    transfers       who joins may begin with the application's state at another process: state_transfer.py
+    routes, sites   if a topology gives the routes: link_routes.py, site_changes.py
+    serialization   if sends must be serialized: a process multicasts only in its turn (serialized.py)
+    transfers       newcomers may begin with the application's state at another process: state_transfer.py
     unordered       messages outside of all orders, which the machine only counts: qualified.py
     qualified       labels, priorities and histories of incomplete orders: qualified.py
     tracking        messages carry a tracker's piggybacks, and relevant events are recorded: tracked.py
     signed          messages are signed by their origin and checked when they arrive: signed.py
-    sharing         a medium carries what is the same on several links: `share_frames`
+    sharing         a medium carries frames that are the same on several links: `share_frames`
 
-A layer that is around another one is attached after it: a tracker's piggybacks are around what was signed.
+A layer that wraps another one is attached after it: a tracker's piggybacks wrap what was signed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ CLOCK_SKEW = 24 * 3600 * 10**9
 
 
 class Engine(Kernel):
-    """A kernel with its layers. `tracker` is a tracking protocol's name, None for none; `site` is where the
-    process stands, if a topology says so; `signed`: all messages are; `shares`: a medium carries frames."""
+    """A kernel with its layers. `tracker`: a tracking protocol's name, or None; `site`: the process's place
+    in the topology, if there is one; `signed`: signs messages; `shares`: a medium carries frames."""
 
     __slots__ = (
         "_read_any",
@@ -84,12 +84,12 @@ class Engine(Kernel):
             share_frames(self)
 
     def _read_timestamped(self, link: int, frame: bytes) -> Any:
-        """Read a message, and refuse a timestamp of a total order that nobody can have reached.
+        """Read a message, and refuse a total-order timestamp that no process can have reached.
 
-        Timestamps grow by one for each message, and no system has sent one each nanosecond since 1970. The
-        bound grows faster than timestamps do, and does not depend on what was received: what one process
-        takes, another one takes too, once its clock is there. A liar who goes to the bound leaves more than
-        2^62 for the rest. What was journaled was accepted, and is replayed as it was.
+        Timestamps grow by one per message, and no system has sent one per nanosecond since 1970. The bound
+        grows faster than timestamps do and does not depend on messages received: what one process accepts,
+        another accepts too, once its clock is there. A liar who goes to the bound leaves more than 2^62 for
+        the rest. A journaled message was accepted, and is replayed without this check.
         """
         message = self._read_any(link, frame)
         timestamp = getattr(message, "timestamp", 0)
@@ -101,24 +101,24 @@ class Engine(Kernel):
 
     @property
     def has_turn(self) -> bool:
-        """Whether this process may multicast now, as far as the token is concerned."""
+        """Whether the token, if sends need one, lets this process multicast now."""
         return not self.serialization or self.serialization.has_turn
 
     def expire(self) -> None:
-        """A time has passed since the last call in which every message is delivered (running.py)."""
+        """Forget what was known at the last call: it is delivered everywhere by now (running.py)."""
         needed(self.machine, Expires).expire()
         self.stage(Input.EXPIRED, 0)
 
 
 def share_frames(kernel: Kernel) -> None:
-    """Note each frame that is sent with its link number on every link that has it."""
+    """Note in `shared` each frame that is sent, with its link number on every link that has it."""
     put_each, links = kernel.put_each, kernel.links
 
     def put_and_note(sends: Sequence[Send[Any]], frames: Sequence[bytes]) -> list[int]:
         numbers = put_each(sends, frames)
         alike: dict[bytes, dict[int, int]] = {}
         for (to, _), frame, number in zip(sends, frames, numbers, strict=True):
-            if to not in links.parked:  # what is on disk, the link carries
+            if to not in links.parked:  # only the link sends frames that are on disk
                 alike.setdefault(frame, {})[to] = number
         kernel.shared += alike.items()
         return numbers

@@ -4,7 +4,7 @@ from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolErro
 
 
 class NodeError(CausalityError):
-    """A node cannot start or go on; nothing that it has confirmed is lost."""
+    """A node cannot start or go on; no message that it has confirmed is lost."""
 
 
 class JournalError(NodeError):
@@ -21,8 +21,8 @@ class NodeClosed(LocalProtocolError):
 
 class NodeFull(LocalProtocolError):
     """There is no room for a multicast: an outbox or the journal is above its limit. Raised by
-    `multicast_nowait`, after a `timeout`, and where a full outbox refuses. Nothing was sent: wait for
-    `room()`."""
+    `multicast_nowait`, after a `timeout`, and for a full outbox whose policy is "refuse". Nothing was sent:
+    wait for `room()`."""
 
 
 class PeerRefused(RemoteProtocolError):

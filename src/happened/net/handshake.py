@@ -1,19 +1,19 @@
-"""Who is at the other end of a link: the handshake, as a machine without sockets.
+"""The handshake by which the two ends of a link learn who the other is, as a machine without sockets.
 
     initiator -> responder    HELLO(mode, nonce, my name, the name I want)
     responder -> initiator    HELLO, and in shared-key mode PROOF
     initiator -> responder    in shared-key mode PROOF
 
 Assumes    a byte stream in order. Fresh nonces of 32 bytes. In TLS mode, a stream that TLS has authenticated
-           against the group's authority, and the name its certificate certifies.
+           against the group's authority, and the name that its certificate certifies.
 Promises   when `peer` is set, the other end is that process: in TLS mode because its certificate says so, in
            shared-key mode because it holds the key and has just used it on both nonces, both names, both
-           modes and the version; it wanted to speak with us and, for an initiator, is whom we wanted. Frames
-           sealed at one end are opened at the other exactly once and in order, or not at all.
-Leaves out deadlines (the driver's) and, outside TLS mode, secrecy. Whoever holds the shared key can take any
-           name: it keeps strangers out of a laboratory, TLS keeps members apart. Plaintext mode only compares
-           names.
-Bounds     at most MAX_HELLO + PROOF_SIZE bytes are kept of what has not been understood.
+           modes and the version; it wanted to speak with us and, for an initiator, is the process we wanted.
+           Frames sealed at one end are opened at the other exactly once and in order, or not at all.
+Leaves out deadlines (the driver sets them) and, outside TLS mode, secrecy. Whoever holds the shared key can
+           claim any name: the key keeps strangers out of a laboratory, TLS tells members apart. Plaintext
+           mode only compares names.
+Bounds     at most MAX_HELLO + PROOF_SIZE received bytes are kept that are not yet parsed.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ KEY_SIZE = 32
 PROOF_SIZE = hashlib.sha256().digest_size
 TAG_SIZE = 16
 MAX_NAME = 255
-"""Bytes of a name in UTF-8."""
+"""The longest name, in bytes of UTF-8."""
 URI_SCHEME = "happened:"
-"""A certificate names a process by a URI: this, and the name, quoted."""
+"""A certificate names a process by a URI: this scheme, then the process's name, percent-quoted."""
 MAX_HELLO = len(MAGIC) + 4 + NONCE_SIZE + 2 * (1 + MAX_NAME)
 
 
 class Mode(IntEnum):
-    """How a link is secured; the two ends must agree, and neither can be talked into another."""
+    """How a link is secured; both ends must use the same mode, and neither can be talked into another."""
 
     PLAINTEXT = 0
     SHARED_KEY = 1
@@ -48,7 +48,7 @@ class Mode(IntEnum):
 
 
 Reason = IntEnum("Reason", "MALFORMED VERSION MODE ROLE ADDRESSEE NAME PROOF UNWELCOME REFUSED")
-"""Why a handshake failed; the number is what the other end is told."""
+"""Why a handshake failed; the other end is told the number."""
 TOLD: dict[int, str] = {
     Reason.MALFORMED: "it does not understand us",
     Reason.VERSION: f"it does not speak version {VERSION} of the handshake",
@@ -59,13 +59,13 @@ TOLD: dict[int, str] = {
     Reason.PROOF: "its shared key is not ours",
     Reason.UNWELCOME: "it does not know us as a peer",
 }
-"""What it means that the other end tells us this reason."""
+"""What to report when the other end tells us one of these reasons."""
 
 
 class HandshakeError(RemoteProtocolError):
     """The other end is not who it should be, or does not speak this protocol.
 
-    `answer` is to be sent before hanging up, so that a mistaken configuration can be read at both ends.
+    `answer` must be sent before hanging up, so that a wrong configuration can be diagnosed at both ends.
     """
 
     def __init__(self, reason: Reason, text: str) -> None:
@@ -76,11 +76,11 @@ class HandshakeError(RemoteProtocolError):
 
 
 _HELLO, _REFUSAL = 1, 2
-"""What a message is."""
+"""The kind of a message: its byte after the version."""
 
 
 _Phase = Enum("_Phase", "HELLO PROOF DONE FAILED")
-"""The message of the peer that comes next, or how it ended."""
+"""The message that is expected next from the peer, or how the handshake ended."""
 
 
 class Handshake:
@@ -96,8 +96,8 @@ class Handshake:
         key: bytes = b"",
         certified: str | None = None,
     ) -> None:
-        """`wanted` is whom an initiator calls, None for the end that was called; `certified` is the name in
-        the peer's certificate."""
+        """`wanted` is the name of the process that an initiator calls, None for a responder; `certified` is
+        the name in the peer's certificate."""
         if len(nonce) != NONCE_SIZE:
             raise LocalProtocolError(f"a nonce has {NONCE_SIZE} bytes, not {len(nonce)}")
         if mode is Mode.SHARED_KEY and len(key) < KEY_SIZE:
@@ -122,17 +122,17 @@ class Handshake:
         self.channel = Channel()
 
     def add_checksums(self) -> None:
-        """Both ends do checksums: from now on, records of a link that nothing else protects have one."""
+        """Call when both ends support checksums: from now on, records of plaintext links carry one."""
         if self._mode is Mode.PLAINTEXT:
             self.channel = ChecksummedChannel()
 
     def begin(self) -> bytes:
-        """What to send first: nothing, for the end that was called."""
+        """The first bytes to send; none for a responder."""
         return self._hello
 
     @property
     def rest(self) -> bytes:
-        """The bytes that arrived behind the handshake's own: the beginning of the frames."""
+        """The bytes that arrived after the handshake: the beginning of the frames."""
         return bytes(self._buffer) if self._phase is _Phase.DONE else b""
 
     def receive(self, data: bytes) -> bytes:
@@ -162,8 +162,8 @@ class Handshake:
         return taken
 
     def _take_hello(self) -> bytes | None:
-        """Take a whole hello off the buffer; None if more bytes must come. Wrong bytes fail as soon as they
-        are there, not when the hello is complete."""
+        """Take a whole hello off the buffer; None if more bytes must come. A wrong byte raises as soon as it
+        arrives, not when the hello is complete."""
         held = self._buffer
         start = bytes(held[: len(MAGIC)])
         if start != MAGIC[: len(start)]:
@@ -191,7 +191,7 @@ class Handshake:
         return self._take(end) if len(held) >= end else None
 
     def _greet(self, hello: bytes) -> bytes:
-        """Check who speaks and to whom; returns the answer to send."""
+        """Check the peer's name and the name that it wants; returns the answer to send."""
         end = 9 + NONCE_SIZE + hello[8 + NONCE_SIZE]
         peer, to = _read_name(hello[9 + NONCE_SIZE : end]), _read_name(hello[end + 1 :])
         if to != self._me:
@@ -233,7 +233,7 @@ class Handshake:
 
 
 class Channel:
-    """Leaves frames as they are: TLS authenticates them below us, and plaintext mode does not."""
+    """Leaves frames as they are: in TLS mode TLS protects them already, in plaintext mode nothing does."""
 
     def seal(self, frame: bytes) -> bytes:
         return frame
@@ -246,7 +246,7 @@ class Channel:
 class ChecksummedChannel(Channel):
     """Adds to each record a checksum over its bytes and its number, against damage; not against attackers.
 
-    Both ends change to it at the same place of the stream, after their hellos.
+    Both ends start to use checksums at the same place of the stream, after their hellos.
     """
 
     def __init__(self) -> None:
@@ -266,8 +266,8 @@ class ChecksummedChannel(Channel):
 class SealedChannel(Channel):
     """Adds to each frame a tag over its bytes and its number in this direction of this session.
 
-    The number is not sent, because a stream keeps the order and both ends count. A frame that is altered,
-    repeated, left out, moved, or of another session or direction has the wrong tag.
+    The number is not sent: the stream keeps the order, and both ends count. The tag is wrong for a frame that
+    was altered, repeated, left out or moved, or that is of another session or direction.
     """
 
     def __init__(self, *, outgoing: bytes, incoming: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A node as its transport sees it: what a transport asks, and is to report (transport.py)."""
+"""A node as its transport sees it: what a transport may ask and must report (transport.py)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -15,44 +15,44 @@ T = TypeVar("T")
 
 
 class Hosting:
-    """Frames come in and are freed; peers say hello and come and go. A call that raises OldJournal stops the
-    node."""
+    """The calls of a transport to its node, for frames and for peers. A call that raises OldJournal stops
+    the node."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
         self._engine, self._members, self._commits = running.engine, running.members, running.commits
         self.name, self._links = running.name, running.engine.links
         self.frames_received = self.frames_duplicate = self.refused = 0
-        # Lives of peers, per link, until frames of the last one have come: there is no later one then.
+        # Per link, the peer's lives, until frames of the last one have come: there is no later one then.
         self._lives: dict[int, Sequence[Life]] = {}
 
     def hello(self, peer: str) -> Hello:
-        """What we tell this peer about ourselves."""
+        """The hello that we say to this peer."""
         hello = self._members.hello(peer)
         if self._running.transport.acknowledges_for_peers:
             return hello
-        # A broker acknowledges what it keeps: that says nothing of the peer's journal. And it keeps hellos.
+        # A broker's acknowledgement says nothing of the peer's journal, and a hello it keeps may be old.
         return hello._replace(confirmed=0, has=0)
 
     def check(self, peer: str, hello: Hello) -> None:
-        """Raise PeerRefused if we cannot work with a peer that says this. Nothing is remembered."""
+        """Raise PeerRefused if we cannot work with a peer that says this hello. Nothing is remembered."""
         self._checked(self._members.check_hello, peer, hello)
 
     def meet(self, peer: str, hello: Hello) -> None:
-        """The same, and remember the peer's journal for good: only once the transport has authenticated it
-        and, where the two ends can answer each other, it has accepted our hello too."""
+        """Check a hello, and remember the peer's journal for good: only once the transport has authenticated
+        it and, where the two ends can answer each other, the peer has accepted our hello too."""
         is_new = self._checked(self._members.check_hello, peer, hello)
         if is_new:
             with self._running.input():
                 self._engine.meet(self._members.index[peer], hello.incarnation)
 
     def outbox(self, peer: str) -> Sendable:
-        """The frames for a peer that may leave now, and are not acknowledged."""
+        """Our frames for a peer that may be sent now and are not acknowledged."""
         return self._links.outboxes[self._members.index[peer]]
 
     def _checked(self, check: Callable[..., T], peer: str, *shown: Any) -> T:
-        """Stop if a peer shows that our journal is old: on other links, what we send now under numbers that
-        were used before would be taken for what we sent then."""
+        """Call `check`; stop the node if a peer shows that our journal is old. Peers on other links would
+        take new frames that reuse numbers for the frames that we sent earlier under those numbers."""
         try:
             return check(peer, *shown)
         except OldJournal as error:
@@ -60,23 +60,23 @@ class Hosting:
             raise
 
     def confirmed(self, peer: str, number: int) -> None:
-        """We are known to have confirmed frames of this peer up to this link number. Raises PeerRefused if
-        our journal does not know them."""
+        """Our receipt at a broker confirms frames of this peer up to this link number. Raises PeerRefused if
+        our journal does not have them."""
         self._checked(self._members.check_confirmed, peer, number)
 
     def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
-        """A connection begins, and the peer says that it has our frames up to this link number, and that the
-        last is of this life of ours. Raises PeerRefused if one of us has forgotten what it knew."""
+        """A connection begins: the peer says that it has our frames up to this link number, the last of them
+        numbered in this life of ours. Raises PeerRefused if one of us has forgotten frames."""
         self._checked(self._members.check_resuming, peer, number, life)
         self.freed(peer, number)
 
     def shows(self, peer: str, number: int, life: bytes) -> None:
-        """The peer has our frames up to this link number by now, more than when the connection began, and the
-        last is of this life of ours. Raises OldJournal if our journal does not know it."""
+        """The peer says that it now has our frames up to this link number, more than when the connection
+        began, the last of this life of ours. Raises OldJournal if our journal shows no such frame."""
         self._checked(self._members.check_life, peer, number, life)
 
     def freed(self, peer: str, number: int) -> None:
-        """Our frames up to this number are durable elsewhere. Less than before changes nothing."""
+        """Our frames up to this number are durable elsewhere. A lower number than before changes nothing."""
         running = self._running
         if running.life.failure is not None:
             return
@@ -104,12 +104,12 @@ class Hosting:
         return self._links.inboxes[self._members.index[peer]].durable
 
     def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
-        """The frames that arrive from now on were numbered in these lives of the peer."""
+        """The peer numbered the frames that arrive from now on in these lives of its own."""
         self._lives[self._members.index[peer]] = lives
 
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
-        """Frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:
-        those before it are taken, and the link is to be closed (or the frame refused)."""
+        """Take frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:
+        the frames before it are taken, and the transport must close the link (or refuse the frame)."""
         running, engine = self._running, self._engine
         if not running.life.takes_input:
             return
@@ -135,7 +135,7 @@ class Hosting:
             if new := inbox.received_through - before:
                 self.frames_received += new
                 if (lives := self._lives.get(link)) is not None:
-                    # The life of the last frame that was taken is remembered together with the frame.
+                    # The life of the last frame taken is remembered in the same batch as the frame.
                     life = life_of(inbox.received_through, lives)
                     if life != self._links.lives.last_heard(link):
                         engine.hear_life(link, life)
@@ -151,13 +151,13 @@ class Hosting:
                 running.transport.durable(peer, inbox.durable)
 
     def set_aside(self, peer: str, number: int, reason: str) -> None:
-        """Our frame of this link number is not sent for now: the peer has refused it, or would."""
+        """Do not send our frame of this link number for now: the peer has refused it, or would."""
         frames = self.outbox(peer).after(number - 1, 1)
         size = len(frames[0][1]) if frames else 0
         self._running.quarantine.put(peer, True, number, size, reason)
 
     def connected(self, peer: str, outgoing: bool) -> None:
-        """A connection can carry frames; this is for logs and statistics."""
+        """Note for logs and statistics that a connection can carry frames."""
         self._running.connections.opened(peer, outgoing)
 
     def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:

@@ -3,11 +3,11 @@
     SharedKey     one secret file for all; frames are authenticated, not encrypted (see `handshake`)
     MutualTls     TLS 1.3; both ends are verified against the group's own authority
 
-A certificate names one process, as the URI `happened:NAME`, or as its only DNS name where another authority
-issued it; wildcards and the common name count for nothing. There is no revocation: certificates are
-short-lived (a year by default), and a stolen key means a new authority.
-Running nodes needs the standard library alone; making certificates, and nodes that sign by their keys
-(signatures.py), need `cryptography` (extra `net`).
+A certificate names one process: by the URI `happened:NAME`, or by its only DNS name where another authority
+issued it. Wildcards and the common name are ignored. There is no revocation: certificates are short-lived
+(a year by default), and after the theft of a key the group needs a new authority.
+Nodes need only the standard library to run; making certificates, and nodes that sign with the certificates'
+keys (signatures.py), need `cryptography` (extra `net`).
 """
 
 import contextlib
@@ -50,14 +50,14 @@ class MutualTls(Guard):
         self.reload()
 
     def reload(self) -> None:
-        """Read the files again, for connections from now on; IdentityError leaves everything as it was."""
+        """Read the files again, for connections from now on; after an IdentityError nothing has changed."""
         me, files = self._me, self._files
         refuse_exposed(files[2])
         server = _context(ssl.PROTOCOL_TLS_SERVER, *files)
-        # Resumed sessions would skip the certificates; links live long enough to shake hands in full.
+        # A resumed session would skip the check of certificates; links last long enough for full handshakes.
         server.num_tickets = 0
         client = _context(ssl.PROTOCOL_TLS_CLIENT, *files)
-        # Our certificate as a peer sees it: the two contexts shake hands in memory, with every check on.
+        # Check our certificate as a peer would: both contexts shake hands in memory, with every check on.
         to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
         calling = client.wrap_bio(to_client, to_server)
         called = server.wrap_bio(to_server, to_client, server_side=True)
@@ -84,7 +84,7 @@ class MutualTls(Guard):
 def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # Names of processes are not host names: `certified_name` and the handshake compare them.
+    # A process's name is not a host name: `certified_name` and the handshake compare names instead.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -95,7 +95,7 @@ def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ss
     except ssl.SSLError as error:
         raise IdentityError(f"{authority}: holds no certificate of an authority ({error.reason})") from None
     try:
-        # An empty password rather than a prompt that nobody sees.
+        # With an empty password an encrypted key raises an error instead of a prompt that nobody sees.
         context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as error:
         why = error.reason or "an encrypted or damaged key"
@@ -104,7 +104,7 @@ def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ss
 
 
 def certificate_lasts(tls: Any) -> float | None:
-    """For how many seconds the certificate at the other end of a connection is valid; None without TLS."""
+    """For how many seconds the peer's certificate of a connection stays valid; None without TLS."""
     until = (tls.getpeercert() or {}).get("notAfter") if tls is not None else None
     return None if until is None else max(0.0, ssl.cert_time_to_seconds(until) - time.time())
 
@@ -126,7 +126,7 @@ def read_key(path: Path) -> bytes:
 
 
 def make_authority(directory: Path, *, name: str = "happened authority", days: int = 3650) -> None:
-    """Write ca.pem and ca.key into a directory that has neither."""
+    """Write ca.pem and ca.key into a directory that has neither of the two."""
     from . import certificates
 
     with trouble_with(directory, "made"):
@@ -160,7 +160,7 @@ def issue(directory: Path, name: str, *, days: float = 365) -> tuple[Path, Path]
 
 
 def renew(directory: Path, name: str, *, days: float = 365) -> Path:
-    """Put a new certificate for the same key in the place of NAME.pem, beside the authority that signs it."""
+    """Replace NAME.pem by a new certificate for the same key; the authority that signs it is beside it."""
     from . import certificates
 
     certificate_path, authority = paths(directory, name)[1], _authority(directory)
@@ -172,19 +172,19 @@ def renew(directory: Path, name: str, *, days: float = 365) -> Path:
     beside = certificate_path.with_name(certificate_path.name + ".new")
     with trouble_with(certificate_path, "written"):
         beside.write_bytes(renewed)
-        beside.replace(certificate_path)  # at once: a node may be reading it
+        beside.replace(certificate_path)  # atomically: a node may be reading the file
     return certificate_path
 
 
 def _authority(directory: Path) -> tuple[bytes, bytes]:
-    """Its certificate and its key."""
+    """The certificate and the key of the authority in this directory."""
     refuse_exposed(directory / AUTHORITY_KEY)
     return read_file(directory / AUTHORITY_CERTIFICATE), read_file(directory / AUTHORITY_KEY)
 
 
 @contextlib.contextmanager
 def trouble_with(path: Path, what: str) -> Iterator[None]:
-    """Say by an IdentityError which file cannot be read, or written, and why."""
+    """Turn an OSError into an IdentityError that says which file cannot be read or written, and why."""
     try:
         yield
     except OSError as error:
@@ -192,13 +192,13 @@ def trouble_with(path: Path, what: str) -> Iterator[None]:
 
 
 def read_file(path: Path) -> bytes:
-    """IdentityError, with the file and the reason, if it cannot be read."""
+    """Read a file; IdentityError, with the file and the reason, if it cannot be read."""
     with trouble_with(path, "read"):
         return path.read_bytes()
 
 
 def refuse_exposed(path: Path) -> None:
-    """Raise IdentityError if everyone on the machine can read this key."""
+    """Raise IdentityError if every user of the machine can read this key."""
     with trouble_with(path, "read"):
         exposed = path.stat().st_mode & 0o007
     if exposed:
@@ -214,7 +214,7 @@ def _refuse_existing(*paths: Path) -> None:
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
-    """Create a file with its mode, so that there is no instant at which others could open it."""
+    """Create a file with this mode from the start, so that others can at no instant open it."""
     with trouble_with(path, "written"):
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

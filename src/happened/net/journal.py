@@ -1,22 +1,21 @@
 """The journal of a node: its inputs in order, in SQLite.
 
-    meta        key, value                               whose journal this is, and its format
+    meta        key, value                               the journal's owner and its format
     batches     number, time, entries, checksum          inputs, a row per commit, numbered without gaps
     snapshots   after, state, checksum                   the state after that batch
-    parked      link, first, last, frames, checksum      consecutive frames that wait for a peer that is away
+    parked      link, first, last, frames, checksum      consecutive frames for a peer that is away
 
-Promises   a batch is there whole or not at all; what `append` has returned from survives kill -9 and, with
-           `flush`, a power failure. What cannot be read as it was written is refused, never skipped:
-           each row has a checksum of its number and bytes, and SQLite checks its own pages when the journal
-           is opened. One process at a time has a journal open, and a child of it has not (`Ownership`).
+Promises   a batch is stored whole or not at all; once `append` has returned, its batch survives kill -9 and,
+           with `flush`, a power failure. A row that cannot be read as it was written is refused, never
+           skipped: each has a checksum of its number and bytes, and SQLite checks its pages when a journal
+           is opened. One process at a time has a journal open, never its children (`Ownership`).
 Leaves out damage to the last few megabytes, which SQLite keeps in its write-ahead log until a checkpoint:
-           it takes a damaged end of that log for one that was never written. Peers find out: they have
+           SQLite takes a damaged end of that log for one that was never written. Peers find out: they have
            frames that a shortened journal does not know, and refuse the node (membership.py).
-Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot, and gives
-           free pages back. Parked frames are in no snapshot: they stay where they are until their peer has
-           them.
+Bounds     `append` with a snapshot, then `forget`, reduces the file to what came after the snapshot, and
+           gives free pages back. Parked frames are in no snapshot: their rows stay until the peer has them.
 
-It is used from one thread at a time. commits.py runs `append` and `forget` in a thread of their own, so that
+Only one thread at a time may use it. commits.py runs `append` and `forget` in a thread of their own, so that
 the event loop goes on during a flush.
 """
 
@@ -43,10 +42,10 @@ except ImportError:  # not POSIX: SQLite's lock is mandatory there, and nobody f
 PRIVATE = 0o600
 FORMAT = 1
 MAX_SNAPSHOT = 900_000_000
-"""Bytes; SQLite takes a thousand million in one row."""
+"""The longest snapshot, in bytes; SQLite takes a thousand million in one row."""
 
 ROW_BYTES = 256 << 10
-"""About how many bytes of parked frames are in a row."""
+"""About how many bytes of parked frames one row holds."""
 LENGTH = struct.Struct(">I")
 
 SCHEMA = """
@@ -64,13 +63,13 @@ CREATE INDEX parked_by_number ON parked (link, last);
 
 
 class Identity(NamedTuple):
-    """Whose state a journal holds: a node that differs in any of these fields may not use it."""
+    """Whose state a journal holds: a node that differs in one of these fields may not use the journal."""
 
     name: str
     protocol: str
     options: str  # JSON
-    members: tuple[str, ...]  # at the beginning
-    tracker: str = ""  # of causality, with its bound; empty: none
+    members: tuple[str, ...]  # the first members
+    tracker: str = ""  # the tracking protocol, with its bound; empty: none
 
 
 class Journal:
@@ -78,7 +77,7 @@ class Journal:
 
     def __init__(self, path: Path, *, flush: bool = True, max_pages: int | None = None) -> None:
         self.path = path
-        self.bytes = 0  # of entries since the snapshot that a replay would begin with
+        self.bytes = 0  # of entries since the snapshot with which a replay would begin
         self._last = 0
         with contextlib.ExitStack() as if_it_fails:
             try:
@@ -95,10 +94,10 @@ class Journal:
 
     def _configure(self, flush: bool, max_pages: int | None) -> None:
         run = self._db.execute
-        # Exclusive: the second process to open it is refused, and no lock outlives its process.
+        # Exclusive: a second process that opens the file is refused, and no lock outlives its process.
         run("PRAGMA locking_mode = EXCLUSIVE")
         if self.path.stat().st_size == 0:
-            run("PRAGMA auto_vacuum = INCREMENTAL")  # can only be said before anything is written
+            run("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect only before anything is written
         run("BEGIN EXCLUSIVE")
         run("COMMIT")
         version = run("PRAGMA user_version").fetchone()[0]
@@ -115,17 +114,17 @@ class Journal:
             if run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise JournalError(f"{self.path}: is a database of something else; give another path")
             self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
-        # Pages of a journal are read once, in order: checking them costs what loading costs.
+        # A journal's pages are read once, in order, so checking them costs as much as loading them.
         problems = [row[0] for row in run("PRAGMA quick_check(3)")]
         if problems != ["ok"]:
             raise self._damaged("; ".join(problems))
-        run("BEGIN IMMEDIATE")  # which makes the write-ahead log, if nothing else has
+        run("BEGIN IMMEDIATE")  # this creates the write-ahead log, if nothing else has
         run("COMMIT")
         self._ownership.guard(self._db)
 
     def open(self, identity: Identity) -> bytes:
         """Return the incarnation kept in this journal, which is drawn now if the journal is new. Raises
-        JournalError if it is another node's."""
+        JournalError if the journal is another node's."""
         wanted = {key: json.dumps(value) for key, value in identity._asdict().items()}
         try:
             with self._explained():
@@ -153,9 +152,9 @@ class Journal:
         return str(json.loads(row[0]))
 
     def snapshot(self) -> bytes | None:
-        """The state that a replay begins with, None if it begins with nothing. Call this before `batches`.
+        """The state with which a replay begins, None if it begins with nothing. Call this before `batches`.
 
-        A snapshot counts once the batches up to it are forgotten, its own among them.
+        A snapshot counts once the batches before it, and the batch that it came with, are forgotten.
         """
         query = "SELECT * FROM snapshots WHERE after NOT IN (SELECT number FROM batches)"
         with self._explained():
@@ -193,8 +192,8 @@ class Journal:
         snapshot: bytes | list[bytes] | None = None,
         parking: Parking | None = None,
     ) -> int:
-        """Make a batch durable, with the frames that it parks, and a snapshot of the state after it if given,
-        whole or in parts; returns its number."""
+        """Make a batch durable, with the frames that it parks and, if given, a snapshot of the state after it
+        (whole or in parts); returns the batch's number."""
         self._ownership.check()
         number, run = self._last + 1, self._db.execute
         try:
@@ -210,17 +209,17 @@ class Journal:
             run("COMMIT")
         except sqlite3.Error as error:
             raise self._explanation(error) from error
-        self._ownership.check()  # after it: a file that is gone by now would not have it
+        self._ownership.check()  # after the commit: a file deleted by now would not have it
         self._last = number
         self.bytes += len(entries)
         return number
 
     @contextlib.contextmanager
     def parking_again(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Callable[[Parking], None]]:
-        """For the time of a replay: what it is to be told of each batch's parking.
+        """For the time of a replay: yields the function to call with each batch's parking.
 
-        Of the parked frames those are kept that the state which it begins with counts on: per link, those
-        after one number and up to another. The replay parks the others again, in one transaction.
+        Keeps only the parked frames that the state at the beginning of the replay counts on: `ranges` gives,
+        per link, the number before them and the last. The replay parks the others again, in one transaction.
         """
         run = self._db.execute
         try:
@@ -237,7 +236,7 @@ class Journal:
                 run("ROLLBACK")
 
     def _park(self, parking: Parking) -> None:
-        """Change the parked frames as a batch asks for, within the transaction that is under way."""
+        """Change the parked frames as a batch asks, within the current transaction."""
         run = self._db.execute
         for link, through in parking.freed.items():
             run("DELETE FROM parked WHERE link = ? AND last <= ?", (link, through))
@@ -247,8 +246,8 @@ class Journal:
                 run("INSERT INTO parked VALUES (?, ?, ?, ?, ?)", row)
 
     def parked(self, link: int, after: int, most_bytes: int) -> list[bytes]:
-        """The parked frames of a link after this number, in order: at least one, and no more once so many
-        bytes are reached."""
+        """The parked frames of a link after this number, in order: at least one, and no further ones once
+        `most_bytes` are reached."""
         query = "SELECT first, last, frames, checksum FROM parked WHERE link = ? AND last > ? ORDER BY last"
         taken: list[bytes] = []
         with self._explained():
@@ -271,7 +270,7 @@ class Journal:
         raise self._damaged(f"frame {after + len(taken) + 1} to process {link} is missing")
 
     def forget(self, after: int) -> None:
-        """Delete the batches up to this one, and older snapshots than the one after it."""
+        """Delete the batches up to this one, and all snapshots older than the snapshot after this batch."""
         self._ownership.check()
         run = self._db.execute
         with self._explained():
@@ -280,7 +279,7 @@ class Journal:
             run("DELETE FROM snapshots WHERE after < ?", (after,))
             run("COMMIT")
             rest = run("SELECT total(length(entries)) FROM batches").fetchone()[0]
-            self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+            self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
             run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.bytes = int(rest)
 
@@ -297,7 +296,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raise JournalError for what SQLite refuses."""
+        """Raise JournalError in place of SQLite's errors."""
         try:
             yield
         except sqlite3.Error as error:
@@ -322,14 +321,14 @@ class Journal:
 
 
 def _checksum(*numbers: Any, data: Any) -> int:
-    """-1, which no row has, where a damaged page gives a value of another type."""
+    """The checksum of a row; -1, which no row has, if a damaged page gives a value of another type."""
     if type(data) is not bytes or {*map(type, numbers)} != {int}:
         return -1
     return zlib.crc32(data, zlib.crc32(" ".join(map(str, numbers)).encode()))
 
 
 def _rows(frames: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
-    """Consecutive frames in rows of about ROW_BYTES: first and last number, and the frames."""
+    """Group consecutive frames into rows of about ROW_BYTES: first number, last number, and the frames."""
     parts: list[bytes] = []
     size = first = last = 0
     for number, frame in frames:
@@ -355,14 +354,14 @@ def _frames(blob: bytes) -> Iterator[bytes]:
 class Ownership:
     """The right to write the journal at `path`, until `release`. JournalError: another process has it.
 
-    Promises   a second process is refused while the first one lives, under whatever path it names the file. A
-               child made by fork cannot write the journal, and its end changes nothing. A journal that was
-               deleted or replaced under its owner is noticed by `check`.
+    Promises   a second process is refused while the first one lives, whatever path it uses. A child made by
+               fork cannot write the journal, and its end changes nothing. `check` notices that the journal
+               was deleted or replaced under its owner.
     Why        SQLite's own locks are POSIX locks. Closing any descriptor of a file drops all of them, so that
-               a program that copies its journal loses them; and a child that ends closes the connection it
-               has inherited, which removes the write-ahead log of its parent.
+               a program that copies its own journal loses them; and a child that ends closes the connection
+               that it inherited, which removes its parent's write-ahead log.
 
-    The lock file stays when its owner ends: removing it would let two processes lock two files of that name.
+    The lock file stays when its owner ends: without it, two processes could lock two files of that name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -396,18 +395,18 @@ class Ownership:
         return lock
 
     def guard(self, database: sqlite3.Connection) -> None:
-        """Keep this connection, and the write-ahead log that it has made, from children and from others."""
+        """Protect this connection, and the write-ahead log that it made, from children and others."""
         self._database = database
         log = self.path.with_name(self.path.name + "-wal")
         self._files[log] = _identity(log)
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process took the journal, and not one that forked it."""
+        """Whether this process itself took the journal: False in a child that it has forked."""
         return os.getpid() == self._owner
 
     def check(self) -> None:
-        """Raise JournalError if this process does not own the journal, or the file is not the same."""
+        """Raise JournalError if this process does not own the journal, or the path names another file now."""
         if os.getpid() != self._owner:
             raise JournalError(
                 f"{self.path}: belongs to process {self._owner}, which forked this one; a child needs a "
@@ -426,17 +425,17 @@ class Ownership:
                 )
 
     def release(self) -> None:
-        """Let another process have the journal. A child only lets go of what it has inherited."""
+        """Let another process have the journal. A child only closes the descriptors that it inherited."""
         _OWNED.discard(self)
         with contextlib.suppress(OSError):
             os.close(self._lock)
 
     def disown(self) -> None:
-        """In a child: close nothing of the parent's, now or when the interpreter ends."""
+        """In a child: never close the parent's connection, neither now nor when the interpreter ends."""
         if self._database is not None:
-            # One reference too many: closing the connection would checkpoint and unlink the parent's log.
+            # One reference more keeps it open: closing it would checkpoint and unlink the parent's log.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
-        self.release()  # the parent has the lock through its own descriptor
+        self.release()  # the parent still has the lock, through its own descriptor
 
 
 _OWNED: "weakref.WeakSet[Ownership]" = weakref.WeakSet()
@@ -452,14 +451,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def _make_private(path: Path) -> None:
-    """Create the file if need be, readable by its owner alone whatever the umask; SQLite's files beside it
-    have the same mode."""
+    """Create the file if it does not exist, readable by its owner alone whatever the umask. SQLite gives the
+    files beside it the same mode."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
     try:
         if os.fstat(file).st_mode & 0o077:
             os.fchmod(file, PRIVATE)
     finally:
-        os.close(file)  # before SQLite has locked it
+        os.close(file)  # close it before SQLite locks the file
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,15 +1,15 @@
-"""All the state of a node that must survive it, as a function of its inputs.
+"""The kernel: all state of a node that must survive a restart, as a function of its inputs.
 
 Assumes    inputs are given one at a time; the machine of the ordering protocol is deterministic.
 Promises   the same inputs in the same order give the same state, byte for byte the same frames under the
            same link numbers, the same deliveries under the same numbers and the same trace. So a journal
-           of inputs (batch.py) is a journal of everything: `replay` of its entries restores what was lost.
+           of inputs (batch.py) restores everything: `replay` gives its entries again.
            An input that is refused changes nothing and is not in the journal.
-Invariant  event `events` is the last one of the machine's own numbering (ordering/machine.py). Link p's
-           outbox is numbered by `link.py`. A delivery keeps its number, from 1, until it is acknowledged.
-Leaves out everything that only some nodes have: that is in layers (batch.py), which engine.py attaches.
+Invariant  event `events` is the last one that the machine numbered (ordering/machine.py). link.py numbers
+           each outbox. A delivery keeps its number, from 1, until it is acknowledged.
+Leaves out everything that only some nodes have: engine.py attaches layers (batch.py) for that.
 
-Parts      link.py: what is to be sent and how far each link has come; member_changes.py: who takes part.
+Parts      link.py: outboxes, and how far each link has come; member_changes.py: who takes part.
 """
 
 import json
@@ -43,15 +43,15 @@ from .errors import EngineFault
 from .link import Inbox, Links, Outbox
 from .member_changes import MemberChanges
 
-# Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
+# Looked up once: access to a member of an Enum runs Python code, and every message needs these two.
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
 
 class Kernel(LayerTables):
-    """The durable state of the process `name`; `journaled=False` keeps no entries."""
+    """The durable state of the process `name`; with `journaled=False` no entries are kept."""
 
-    # Slots: CPython keeps more than 30 attributes of an object in a dict of its own, which is slower.
+    # Slots: CPython keeps an object's attributes in a dict, which is slower, if there are more than 30.
     __slots__ = (
         *("name", "protocol", "facts", "members", "me", "links", "machine", "recorder"),
         *("order", "encode", "read", "deliver", "give", "record_sent", "put_each", "let_go"),
@@ -86,24 +86,24 @@ class Kernel(LayerTables):
         self.put_each = self.links.put_each
         self.recorder = recorder
         self.events = 0
-        self.time = 0  # ns, of the input at hand
-        self.sent = 0  # multicasts
+        self.time = 0  # ns, of the current input
+        self.sent = 0  # how many multicasts
         self.delivered = 0  # the number of the last delivery
         self.unacknowledged: dict[int, Delivery] = {}
         self.unacknowledged_bytes = 0
         # Held messages are counted by link only where pausing that link makes progress.
         self.counts_held = facts.waits.only_for_past
-        self.held_bytes = 0  # of their payloads
-        # Sizes of our newest multicasts: of those that the protocol keeps back.
+        self.held_bytes = 0  # of the payloads of held messages
+        # Payload sizes of our newest multicasts: of those that the protocol has not sent yet.
         self.unsent: deque[int] = deque()
-        self.queued_bytes = 0  # of their payloads
+        self.queued_bytes = 0  # the sum of those sizes
         self.replays = False
         self._journaled = journaled  # otherwise nobody reads the entries
         self._entries: list[bytes] = []
         self.staged_entries = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
-        self.shared: list[tuple[bytes, dict[int, int]]] = []  # since then, for a medium: engine.py
+        self.shared: list[tuple[bytes, dict[int, int]]] = []  # frames for a medium since the last cut
         self.members.attach()
 
     def _have_no_layers(self) -> None:
@@ -125,7 +125,7 @@ class Kernel(LayerTables):
         self.record_sent = self._record_sent
         self.release_frames: Callable[[Mapping[int, int]], None] = self._release_frames
 
-    # Of its parts, what everybody asks for.
+    # Attributes of the parts that many callers need.
 
     @property
     def roster(self) -> Roster:
@@ -133,7 +133,7 @@ class Kernel(LayerTables):
 
     @property
     def gone(self) -> set[int]:
-        """The indices of those who have left or were expelled."""
+        """The indices of members that have left or were expelled."""
         return self.members.gone
 
     @property
@@ -156,13 +156,13 @@ class Kernel(LayerTables):
 
     @property
     def staged(self) -> int:
-        """Bytes that the next batch takes to the journal: entries, and frames that are parked."""
+        """Bytes that the next batch will write to the journal: entries, and parked frames."""
         return self.staged_entries + self.links.parking_bytes
 
     # Inputs.
 
     def multicast(self, to: Sequence[int], payload: bytes) -> int:
-        """Multicast a payload of the application; returns the clock that names the message."""
+        """Multicast a payload of the application; returns the message's clock, which names it."""
         if self.may_send or self.members.has_left:
             self.check_may_send()
         for seal in self.seals:
@@ -187,7 +187,7 @@ class Kernel(LayerTables):
             self.unsent.append(len(payload))
             self.queued_bytes += len(payload)
             self._drop_sent()
-        for note in self.on_sent:  # as `count_sent` does, without the call
+        for note in self.on_sent:  # the same as `count_sent`, without the call
             note(dests, clock)
         self.events += 1
         self.sent += 1
@@ -204,12 +204,12 @@ class Kernel(LayerTables):
         for effect in effects:
             if type(effect) is not Deliver:
                 messages.append(effect.message)
-        if len(messages) != len(frames):  # some are for ourselves, or for nobody, and have no frame
+        if len(messages) != len(frames):  # some go to ourselves, or to nobody, and have no frame
             frames = encode_multicast(messages)
         recorder.sent(self.events, self.time, clock, dests, messages, frames)
 
     def count_sent(self, dests: int, clock: int) -> None:
-        """A message was multicast to this set."""
+        """Count a message that was multicast to this set."""
         for note in self.on_sent:
             note(dests, clock)
         self.events += 1
@@ -222,7 +222,7 @@ class Kernel(LayerTables):
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
         if link in self.barred:
             raise RemoteProtocolError(self.barred[link])
-        # Who was expelled may not have heard that nobody listens.
+        # A process that was expelled may not know yet that nobody listens to it.
         if link not in self.members.gone or not self.members.departures[link].expelled:
             hear = self.frames.get(frame[0], self.receive_message) if frame else self.receive_message
             hear(link, frame)
@@ -256,7 +256,7 @@ class Kernel(LayerTables):
         self.perform(effects)
 
     def receive_again(self, message: Any) -> None:
-        """Take a message that another process sends in its sender's place."""
+        """Take a message that another process sends on behalf of its sender."""
         for check in self.checks:
             check(message)
         effects = self.machine.receive(message)
@@ -269,14 +269,14 @@ class Kernel(LayerTables):
             self.recorder.received(self.events, self.time, message, frame)
 
     def _drop_sent(self) -> None:
-        """Keep the sizes of multicasts that have not left: a protocol that keeps some back does so with the
+        """Keep only the sizes of multicasts that have not left: if a protocol keeps some back, they are the
         newest."""
         queued = self.machine.queued
         while len(self.unsent) > queued:
             self.queued_bytes -= self.unsent.popleft()
 
     def acknowledge(self, number: int) -> bool:
-        """Note that the application has acknowledged a delivery; False if it had done so before."""
+        """Note that the application has acknowledged a delivery; False if that was known before."""
         if not self.forget(number):
             return False
         self.stage(DELIVERY_ACKED, number)
@@ -290,7 +290,7 @@ class Kernel(LayerTables):
         return delivery is not None
 
     def remember(self, delivery: Delivery) -> None:
-        """Take back what `forget` dropped: it is to be delivered again."""
+        """Take back a delivery that `forget` dropped: it is to be delivered again."""
         self.unacknowledged[delivery.number] = delivery
         self.unacknowledged_bytes += len(delivery.payload)
 
@@ -314,21 +314,21 @@ class Kernel(LayerTables):
         self.members.depart(name)
 
     def meet(self, link: int, incarnation: bytes) -> None:
-        """Remember which journal a peer has, so that it is refused if it comes back with another."""
+        """Remember which journal a peer has, so that the peer is refused if it returns with another one."""
         self.members.incarnations[link] = incarnation
         self.stage(Input.PEER_MET, link, incarnation)
 
     def begin_life(self, life: bytes) -> None:
-        """The node was started, and its journal replayed: what is numbered from now on is of this life."""
+        """The node was started and its journal replayed: frames numbered from now on are of this life."""
         self.links.lives.begin(life, self.outboxes)
         self.stage(Input.LIFE_BEGUN, 0, life)
 
     def hear_life(self, link: int, life: bytes) -> None:
-        """The last frame of a link is of this life of the peer."""
+        """The peer numbered the last frame of a link in this life of its own."""
         self.links.lives.hear(link, self.inboxes[link].received_through, life)
         self.stage(Input.LIFE_HEARD, link, life)
 
-    # What follows from the inputs.
+    # Effects of the inputs.
 
     def cut(self) -> Batch:
         """End the current batch and return it: everything since the last cut."""
@@ -348,7 +348,7 @@ class Kernel(LayerTables):
 
     def _release_frames(self, through: Mapping[int, int]) -> None:
         outboxes = self.links.outboxes
-        for link, number in through.items():  # as `Outbox.release` does, without the call
+        for link, number in through.items():  # the same as `Outbox.release`, without the call
             outbox = outboxes[link]
             outbox.released = max(outbox.released, min(number, outbox.last))
 
@@ -381,7 +381,7 @@ class Kernel(LayerTables):
             raise EngineFault(f"cannot carry out what the protocol asks for: {error}") from error
 
     def _carry_out(self, effects: Iterable[Any], sends: Sequence[Send[Any]], frames: Sequence[bytes]) -> None:
-        # What this process sends to itself arrives at once, after all the other effects.
+        # A message of this process to itself arrives at once, after all other effects.
         looped: deque[Any] = deque()
         try:
             while True:
@@ -410,24 +410,24 @@ class Kernel(LayerTables):
         self.deliver(sender, clock, payload)
 
     def hand_over(self, sender: int, clock: int, payload: bytes, history: str = "") -> None:
-        """Give a message to the application: `give` has the last word, as while that waits for a state."""
+        """Give a message to the application through `give`, which may keep it back for a while."""
         self.events += 1
         if self.recorder is not None:
             self.recorder.delivered(self.events, self.time, sender, clock)
         self.give(sender, clock, payload, history)
 
     def number(self, sender: int, clock: int, payload: bytes, history: str) -> None:
-        """Give what the application gets next its number."""
+        """Give the application's next delivery its number."""
         self.delivered += 1
         delivery = new(Delivery, (self.delivered, sender, clock, payload, history))
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
 
-    # Surviving.
+    # Snapshots and replay.
 
     def replay(self, entries: bytes, time: int) -> Batch:
-        """Give the inputs of these entries again; they are durable already, but for what they park."""
+        """Give the inputs of these entries again; they are durable, except for the frames they park."""
         self.time, self.replays = time, True
         try:
             for kind, number, data in read_entries(entries):
@@ -441,11 +441,11 @@ class Kernel(LayerTables):
         return batch
 
     def snapshot(self) -> bytes:
-        """The whole state, at a cut: a header in JSON, the machine's own snapshot, frames and payloads."""
+        """The whole state at a cut: a header in JSON, the machine's own snapshot, frames and payloads."""
         return b"".join(self.snapshot_parts())
 
     def snapshot_parts(self) -> list[bytes]:
-        """The same as pieces that another thread can put together: copying them takes most of the time."""
+        """The parts of `snapshot`, for another thread to join: copying them takes most of the time."""
         if self.is_dirty:
             raise LocalProtocolError("a snapshot is taken at a cut")
         machine = self.machine.snapshot()
@@ -472,7 +472,7 @@ class Kernel(LayerTables):
         return [len(text).to_bytes(4, "big"), text, *blobs]
 
     def restore(self, data: bytes) -> None:
-        """Replace the state by that of the kernel which made this snapshot."""
+        """Replace the state by the state in this snapshot of a kernel."""
         head, position = snapshot_head(data)
 
         def take(length: int) -> bytes:

@@ -1,6 +1,6 @@
-"""The states of a node from its construction to its end, and the only ways from one to another.
+"""The states of a node from its construction to its end, and the transitions between them.
 
-Invariant  `state` changes by `move` alone, along TRANSITIONS. A failure is recorded once, the first one.
+Invariant  only `move` changes `state`, along TRANSITIONS. Only the first failure is recorded.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from .errors import NodeClosed
 
 
 class State(Enum):
-    """The value is what `Node.stats` shows."""
+    """The states of a node; `Node.stats` shows their values."""
 
-    NEW = "new"  # made, nothing is opened yet
+    NEW = "new"  # constructed, nothing is open yet
     REPLAYING = "replaying"  # its journal is being read; the event loop goes on
-    RUNNING = "running"  # takes part
-    CLOSING = "closing"  # takes no more multicasts; frames come and go, and the application may acknowledge
-    SAVING = "saving"  # takes no more input at all; the last batch and a snapshot go to the journal
-    FAILED = "failed"  # stopped at once by an error, which `failure` keeps; `close` is still to be called
+    RUNNING = "running"  # takes part in the group
+    CLOSING = "closing"  # refuses multicasts; frames still come and go, and the application may acknowledge
+    SAVING = "saving"  # takes no input at all; the last batch and a snapshot go to the journal
+    FAILED = "failed"  # stopped at once by an error, kept in `failure`; `close` is still to be called
     CLOSED = "closed"  # the end: files and connections are released
 
 
@@ -35,9 +35,9 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 
 
 class Lifecycle:
-    """Where the node `name` is in its life.
+    """The current state of the node `name`.
 
-    `is_running` and `takes_input` follow from the state; they are kept because every message asks for them.
+    `is_running` and `takes_input` follow from the state; they are stored because every message asks for them.
     """
 
     __slots__ = ("_name", "failure", "is_running", "state", "takes_input")
@@ -47,10 +47,10 @@ class Lifecycle:
         self.state = State.NEW
         self.failure: BaseException | None = None
         self.is_running = False
-        self.takes_input = False  # frames, and acknowledgements of the application
+        self.takes_input = False  # whether it takes frames, and acknowledgements of the application
 
     def move(self, to: State) -> None:
-        """Enter a state; LocalProtocolError, and nothing changes, if no transition leads there."""
+        """Enter a state; LocalProtocolError, with nothing changed, if no transition leads there."""
         if to not in TRANSITIONS[self.state]:
             raise LocalProtocolError(
                 f"{self._name!r} is {self.state.value} and cannot become {to.value}; make another node"
@@ -60,7 +60,7 @@ class Lifecycle:
         self.takes_input = to is State.RUNNING or to is State.CLOSING
 
     def fail(self, error: BaseException) -> bool:
-        """Enter FAILED and keep the reason; False, and nothing changes, if the node has failed or ended."""
+        """Enter FAILED and keep the reason; False, with nothing changed, if the node has failed or ended."""
         if self.failure is not None or self.state is State.CLOSED:
             return False
         self.move(State.FAILED)
@@ -78,7 +78,7 @@ class Lifecycle:
             raise self.closed_error()
 
     def closed_error(self) -> NodeClosed:
-        """What a caller is told who comes too late, with the failure as its cause if there is one."""
+        """The error for a call that comes after the end; its cause is the failure, if there was one."""
         if self.failure is None:
             is_early = self.state in (State.NEW, State.REPLAYING)
             return NodeClosed(f"{self._name!r} is {'not started' if is_early else 'closed'}")

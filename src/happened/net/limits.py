@@ -1,6 +1,6 @@
-"""The limits above which a node makes its application or its peers wait, or refuses; what a multicast does
-whose peer's outbox is full; and which links are read, given how much a node holds. Whether the application
-may multicast is decided in sending.py.
+"""The limits above which a node makes its application or its peers wait, or refuses; the policies for a
+multicast to a peer whose outbox is full; and which links are not read while a node holds too much. sending.py
+decides whether the application may multicast.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,41 +15,42 @@ from ..wire import MAX_FRAME
 @dataclass(frozen=True, slots=True)
 class Limits:
     payload: int = 1 << 20
-    """Bytes of one message's payload."""
+    """The longest payload of a message, in bytes."""
     frame: int = MAX_FRAME
-    """Bytes of one frame, with its control information; a longer one ends the link."""
+    """Bytes of one frame, with its control information; a longer frame ends the link."""
     peers: int = 1023
-    """Other processes that a node talks with."""
+    """How many other processes a node talks with."""
     outbox: int = 64 << 20
-    """Bytes not acknowledged by one peer; above it `multicast` to that peer waits, also if the peer is away,
-    and with protocols that relay every multicast. The same for bytes that the protocol keeps back."""
+    """Bytes that one peer, present or away, has not acknowledged; above it `multicast` to that peer waits,
+    and with protocols that relay every `multicast`. Bytes that the protocol keeps back have the same
+    limit."""
     parked: int = 1 << 30
-    """Bytes on disk, beyond `outbox`, for one peer whose frames may be parked; above it `multicast` waits."""
+    """Bytes on disk, beyond `outbox`, for one peer with the policy "park"; above it `multicast` waits."""
     held: int = 10_000
-    """Messages that arrived and wait for others; above it, links that have some are not read."""
+    """Messages that arrived and wait for others; above it, links that such messages came on are not read."""
     held_bytes: int = 256 << 20
-    """Bytes of their payloads; above it, the same."""
+    """Bytes of the payloads of those messages; above it, the same links are not read."""
     undelivered: int = 10_000
     """Messages the application has not acknowledged; above it, no link is read."""
     undelivered_bytes: int = 256 << 20
-    """Bytes of their payloads; above it, no link is read."""
+    """Bytes of the payloads of those messages; above it, no link is read."""
     staged: int = 8 << 20
     """Bytes of inputs that wait for the journal; above it, no link is read and `multicast` waits."""
     state: int = 64 << 20
-    """Bytes of the application's state that a newcomer is given."""
+    """Bytes of the application's state that is given to a newcomer."""
     strangers: int = 64
-    """Connections that have not said who they are; one more ends the oldest of them."""
+    """Connections whose other end has not said who it is; one more ends the oldest of them."""
     handshake: float = 10.0
-    """Seconds until a connection must have said who it is."""
+    """Seconds within which the other end of a connection must say who it is."""
     heartbeat: float = 5.0
-    """Seconds between signs of life; three without one end a connection."""
+    """Seconds between signs of life; a connection ends after three such periods without one."""
     first_retry: float = 0.05
     last_retry: float = 5.0
-    """Seconds before a connection is tried again: doubled each time, with jitter, between these two."""
+    """Bounds of the seconds before a connection is tried again; the delay doubles each time, with jitter."""
     linger: float = 5.0
     """Seconds that closing waits for peers to acknowledge what was sent."""
     compaction: int = 16 << 20
-    """Bytes of inputs in the journal, beyond twice its last snapshot, after which a new one is made."""
+    """Bytes of inputs in the journal, beyond twice its last snapshot, after which a new snapshot is made."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -63,7 +64,7 @@ class Limits:
 
 
 class WhenFull(StrEnum):
-    """wait     until the peer has taken some
+    """wait     until the peer has acknowledged some frames
     refuse   raise NodeFull at once
     park     keep the frames on disk, up to `limits.parked` bytes; above that, wait
     """
@@ -74,7 +75,7 @@ class WhenFull(StrEnum):
 
 
 class Policies:
-    """`given`: one policy for every peer, or some by name, and the others wait."""
+    """`given`: one policy for every peer, or policies by name; for the other peers, multicasts wait."""
 
     def __init__(self, given: str | Mapping[str, str], *, journaled: bool) -> None:
         self._default = WhenFull.WAIT
@@ -90,7 +91,7 @@ class Policies:
         return self._named.get(name, self._default)
 
     def strangers(self, members: Iterable[str]) -> list[str]:
-        """The names with a policy that no member has, so far."""
+        """The names with a policy that no member has yet."""
         return sorted(self._named.keys() - set(members))
 
 
@@ -103,12 +104,12 @@ def _policy(text: str, whose: str) -> WhenFull:
 
 
 class Flow:
-    """Back-pressure as a function of numbers and of the limits alone; the node obeys it.
+    """Back-pressure, as a function of numbers and of the limits alone; the node carries out what it says.
 
-    `relays`: the protocol passes on what others have multicast, so that arrivals fill outboxes. `onward` says
-    the same of routes: per link, the set of links that what comes from it is sent on to.
+    `relays`: the protocol forwards multicasts of others, so that arrivals fill outboxes. `onward`: the same
+    for routes; per link, the set of links on which messages that arrive there are forwarded.
 
-    Promises   a link is paused only by what reading other links, the application or the disk can reduce, so
+    Promises   a link is paused only for what reading other links, the application or the disk can reduce, so
                that nodes which wait for one another go on: see `links_to_pause`.
     """
 
@@ -128,12 +129,12 @@ class Flow:
         held: int,
         held_bytes: int = 0,
     ) -> set[int]:
-        """The links that are not to be read now, out of those in `held_on_link`, which add up to `held`: each
-        arrival asks, so nobody looks at all of them while there is room. `outbox_bytes` are those of outboxes
-        that are full.
+        """The links of `held_on_link`, whose counts add up to `held`, that are not to be read now: each
+        arrival asks, so nothing loops over all links while there is room. `outbox_bytes`: those of full
+        outboxes.
 
-        All of them while the application or the journal is behind. If only too many messages are held, those
-        that have some: a causally first one of what is missing is the next on a link that has none held.
+        All links pause while the application or the journal is behind. If only too many messages are held,
+        the links that have some pause: a causally first missing message is the next on a link that has none.
         """
         limits = self._limits
         if (
@@ -148,16 +149,16 @@ class Flow:
         return set()
 
     def routes_to_pause(self, outbox_bytes: Mapping[int, int]) -> set[int]:
-        """The links whose messages go on to a peer that is too far behind, of those whose outboxes are full.
+        """The links whose messages are forwarded to a peer that is too far behind: one with a full outbox.
 
-        Not those of its own block, or of the peer itself: what comes from them is not sent there. So whoever
-        waits does so for somebody further along a tree, and no two nodes wait for each other.
+        Links of the peer's own block, and the peer's own, are not paused: their messages are not sent there.
+        So a node waits only for nodes further along a tree, and no two nodes wait for each other.
         """
         full = pack(link for link, size in outbox_bytes.items() if self._relays_too_much((size,)))
         return {link for link, onward in self.onward.items() if onward & full}
 
     def _relays_too_much(self, outbox_bytes: Iterable[int]) -> bool:
-        """A process that relays sends what others multicast: only unread links make them wait for a peer that
-        is away. The bound is twice the limit of an outbox, which our own multicasts never reach, since two
-        nodes must not wait for each other."""
+        """Whether a process that relays must stop reading: it sends multicasts of others, who wait for a peer
+        that is away only if their links are not read. The bound is twice the limit of an outbox, which our
+        own multicasts never reach, since two nodes must not wait for each other."""
         return max(outbox_bytes, default=0) > 2 * self._limits.outbox + self._limits.frame

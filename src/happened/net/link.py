@@ -1,12 +1,12 @@
-"""Reliable FIFO links, without the wire between them: the two ends of one, and all links of a process.
+"""Reliable FIFO links, without the network: the two ends of a link, and all links of one process.
 
-Invariant  the frames of a link are numbered 1, 2, … by its sender. An outbox holds exactly those that are
-           not acknowledged, each with the number it was given; those up to number `released` may be seen
-           by others, because their cause is journaled. An inbox takes each number once and in order, and
+Invariant  the sender of a link numbers its frames 1, 2, … An outbox holds exactly the frames that are not
+           acknowledged, each with its number; frames up to number `released` may be sent, because the
+           inputs that caused them are journaled. An inbox takes each number once and in order, and
            acknowledges none before it is journaled.
-Parked     An outbox has its first frames in memory, up to number `loaded`; those behind may be on disk alone,
-           and can be sent once they are in memory again. A cut has them for the journal, which writes them
-           with the batch that they follow from; until then they are in memory.
+Parked     An outbox has its first frames in memory, up to number `loaded`; later ones may be on disk alone,
+           and can be sent once they are in memory again. At a cut, newly parked frames go to the journal,
+           which writes them with the batch that caused them; until then they are in memory.
 """
 
 import sys
@@ -21,14 +21,14 @@ from .lives import Lives
 
 SEGMENT = 256 << 10
 EVERYTHING = (1 << 63) - 1
-"""Above every link number."""
+"""A number above every link number."""
 
 
 class Parking(NamedTuple):
-    """What a batch does to the frames on disk: first `freed`, then `frames`.
+    """How a batch changes the frames on disk: it first deletes `freed`, then adds `frames`.
 
-    freed    per link: frames up to this number are needed no more
-    frames   per link: further ones with their numbers, in order
+    freed    per link: frames up to this number are no longer needed
+    frames   per link: new frames with their numbers, in order
     """
 
     freed: Mapping[int, int]
@@ -36,11 +36,11 @@ class Parking(NamedTuple):
 
 
 class Parked:
-    """The frames of an outbox that are on disk alone: the last number and the bytes of each segment.
+    """The frames of an outbox that are only on disk, as the last number and the bytes of each segment.
 
-    Bounds     a pair of numbers for about SEGMENT bytes of frames. Those of a segment count until the last
-               one is acknowledged or back in memory: `bytes` is at most a segment too high, and never too
-               low.
+    Bounds     a pair of numbers for about SEGMENT bytes of frames. The frames of a segment count until its
+               last one is acknowledged or back in memory: `bytes` is too high by at most a segment, and never
+               too low.
     """
 
     __slots__ = ("_segments", "bytes")
@@ -77,7 +77,7 @@ class Sendable(Protocol):
 
 
 class Outbox:
-    """The sending end: `bytes` is the size of the frames in memory, released or not."""
+    """The sending end of a link: `bytes` is the size of the frames in memory, released or not."""
 
     __slots__ = ("acknowledged", "bytes", "last", "parked", "released", "stored", "unacknowledged", "written")
 
@@ -87,11 +87,11 @@ class Outbox:
         self.acknowledged = acknowledged
         self.unacknowledged = deque(frames)
         self.parked = Parked(segments)
-        self.last = segments[-1][0] if segments else self.loaded  # the number given last
+        self.last = segments[-1][0] if segments else self.loaded  # the last number that was given to a frame
         self.released = self.last
         self.bytes = sum(map(len, self.unacknowledged))
-        self.written = self.last  # of those on disk, frames up to this number can be read
-        self.stored = self.last if segments else 0  # the disk has frames up to this number; 0: none
+        self.written = self.last  # of the frames on disk, those up to this number can be read
+        self.stored = self.last if segments else 0  # frames up to this number are stored on disk; 0: none
 
     def __len__(self) -> int:
         return self.last - self.acknowledged
@@ -109,14 +109,14 @@ class Outbox:
         return self.last
 
     def park(self, frame: bytes) -> int:
-        """Append a frame that the caller writes to disk before it is released; returns its number."""
+        """Append a frame that the caller writes to disk before the frame is released; returns its number."""
         self.last += 1
         self.stored = self.last
         self.parked.add(self.last, len(frame))
         return self.last
 
     def wants_parked(self, most_bytes: int) -> bool:
-        """Whether frames that are on disk are to be read: there is room for half of `most_bytes`."""
+        """Whether to read frames back from disk: half of `most_bytes` is free."""
         return self.loaded < self.written and self.bytes <= most_bytes // 2 and bool(self.parked)
 
     def unpark(self, first: int, frames: Sequence[bytes]) -> None:
@@ -138,15 +138,15 @@ class Outbox:
         while self.acknowledged < number and self.unacknowledged:
             self.bytes -= len(self.unacknowledged.popleft())
             self.acknowledged += 1
-        self.acknowledged = number  # a restart forgets that the peer has more than what is in memory
+        self.acknowledged = number  # after a restart the peer may have more frames than are in memory
         if self.parked:
             self.parked.drop(self.loaded)
 
     def after(self, number: int, most_bytes: int) -> list[tuple[int, bytes]]:
         """The released frames after `number` that are in memory and not acknowledged, with their numbers: at
-        least one if there is one, and no more once `most_bytes` are reached."""
+        least one if there is one, and no further ones once `most_bytes` are reached."""
         number = max(number, self.acknowledged)
-        if number >= self.released:  # most often: whoever sends asks until there is no more
+        if number >= self.released:  # most often: the sender asks until there are no more
             return []
         taken = []
         frames = islice(self.unacknowledged, number - self.acknowledged, self.released - self.acknowledged)
@@ -159,16 +159,16 @@ class Outbox:
 
 
 class Inbox:
-    """The receiving end: how far a peer's frames have come."""
+    """The receiving end of a link: how far the peer's frames have arrived."""
 
     __slots__ = ("durable", "received_through")
 
     def __init__(self, received_through: int = 0) -> None:
-        self.received_through = received_through  # the engine has had frames up to this number
-        self.durable = received_through  # and the journal up to this one
+        self.received_through = received_through  # the engine has taken frames up to this number
+        self.durable = received_through  # the journal has them up to this number
 
     def is_new(self, number: int) -> bool:
-        """Whether a frame of this number is the next one; False if it came before."""
+        """Whether a frame of this number is the next one; False if it was taken before."""
         if number > self.received_through + 1:
             raise RemoteProtocolError(
                 f"frame {number} follows {self.received_through}: those between are missing"
@@ -179,26 +179,26 @@ class Inbox:
 class Links:
     """Both ends of the link with each of these processes.
 
-    Invariant  `full` has exactly the links that have more than their bound, so that nobody has to look at all
-               of them for each message: `full_above` bytes, and `parked_above` more if they may park.
+    Invariant  `full` has exactly the links above their bound, so that no message needs a look at all links:
+               `full_above` bytes, and `parked_above` more if the link's frames may be parked.
     """
 
     def __init__(self, peers: Iterable[int]) -> None:
         self.outboxes = {link: Outbox() for link in peers}
         self.inboxes = {link: Inbox() for link in self.outboxes}
-        self.held = dict.fromkeys(self.outboxes, 0)  # messages from there that wait for others
+        self.held = dict.fromkeys(self.outboxes, 0)  # messages that came over the link and wait for others
         self.held_in_all = 0
         self.lives = Lives()
         self.full_above = sys.maxsize
         self.full: set[int] = set()
         self.parked: set[int] = set()  # links that have frames on disk alone
-        self.parking_bytes = 0  # of frames that go to disk with the next batch
+        self.parking_bytes = 0  # of frames that the next batch writes to disk
         self._parking: dict[int, list[tuple[int, bytes]]] = {}
-        self._freed: dict[int, int] = {}  # links whose frames on disk are needed no more, up to which number
+        self._freed: dict[int, int] = {}  # per link, frames on disk up to this number are no longer needed
         self._parked_above = 0
         self._may_park: Callable[[int], bool] = lambda link: False
         self._out: set[int] = set()  # links on which we have sent since the last cut
-        self.came: set[int] = set()  # links on which frames were taken since then
+        self.came: set[int] = set()  # links on which frames were taken since the last cut
 
     def open(self, link: int) -> None:
         if link in self.outboxes:
@@ -213,13 +213,13 @@ class Links:
         self.held_in_all += more
 
     def empty(self, link: int) -> None:
-        """Drop what was to be sent to a process that will never take it; numbers go on."""
+        """Drop the frames for a process that will never take them; the numbering goes on."""
         self._drop_parked(link)
         self.outboxes[link] = Outbox(self.outboxes[link].last)
         self.full.discard(link)
 
     def has_much(self, link: int) -> bool:
-        """Whether what is to be sent there fills an outbox."""
+        """Whether the frames for this link fill an outbox."""
         return link in self.parked or self.outboxes[link].bytes > self.full_above
 
     def _drop_parked(self, link: int) -> None:
@@ -229,8 +229,8 @@ class Links:
             self._freed[link] = EVERYTHING
 
     def bound(self, most: int, parked: int = 0, may_park: Callable[[int], bool] | None = None) -> None:
-        """Keep in `full` the links that have more bytes than `most`, and more than `parked` besides where
-        frames may be parked."""
+        """Keep in `full` the links that have more than `most` bytes; more than `parked` bytes besides, if
+        `may_park` says that the link's frames may be parked."""
         self.full_above, self._parked_above = most, parked
         self._may_park = may_park or self._may_park
         self._measure_all()
@@ -248,7 +248,7 @@ class Links:
         return weight
 
     def put(self, link: int, frame: bytes) -> int:
-        """Send a frame once its cause is durable; returns its link number."""
+        """Append a frame, to be sent once its cause is durable; returns its link number."""
         outbox = self.outboxes[link]
         if link in self.parked or (outbox.bytes > self.full_above and self._may_park(link)):
             number = outbox.park(frame)
@@ -263,13 +263,13 @@ class Links:
         return number
 
     def put_each(self, sends: Sequence[Send[Any]], frames: Sequence[bytes]) -> list[int]:
-        """The same for the frames of several sends; returns their link numbers."""
+        """`put` for the frames of several sends; returns their link numbers."""
         numbers, outboxes = [], self.outboxes
         for (link, _), frame in zip(sends, frames, strict=True):
             outbox = outboxes[link]
             if self.parked or outbox.bytes + len(frame) > self.full_above:
                 numbers.append(self.put(link, frame))
-            else:  # nearly always: what `put` does then, without the call
+            else:  # nearly always: the same as `put`, without the call
                 outbox.unacknowledged.append(frame)
                 outbox.bytes += len(frame)
                 outbox.last += 1
@@ -291,7 +291,7 @@ class Links:
         return True
 
     def _measure(self, link: int, outbox: Outbox) -> None:
-        """Frames have gone, or are back from disk: a segment that is partly back counts in both places."""
+        """Update `full` once frames have gone or are back: a segment partly read back counts twice."""
         if not outbox.parked:
             self.parked.discard(link)
         if self.weight(link) > self.full_above:
@@ -305,12 +305,12 @@ class Links:
         self._measure(link, outbox)
 
     def on_disk(self) -> dict[int, tuple[int, int]]:
-        """Per link, the numbers after which and up to which frames are on disk alone."""
+        """Per link, the number after which frames are on disk alone, and the last such number."""
         return {link: (self.outboxes[link].loaded, self.outboxes[link].last) for link in self.parked}
 
     def cut(self) -> tuple[dict[int, int], dict[int, int], Parking | None]:
-        """Per link the last numbers that we gave and took, where there are any since the last cut, and what
-        the next batch does to the frames on disk."""
+        """Per link, the last numbers that we sent and took since the last cut, if any, and the changes that
+        the next batch makes to the frames on disk."""
         released, received, parking = {}, {}, None
         for link in self._out:
             released[link] = self.outboxes[link].last
@@ -324,7 +324,7 @@ class Links:
         return released, received, parking
 
     def note_durable(self, received: Mapping[int, int], parking: Parking | None) -> None:
-        """The journal has what came up to these numbers, and what was parked."""
+        """The journal has the frames that arrived up to these numbers, and the parked frames."""
         for link, number in received.items():
             self.inboxes[link].durable = number
         if parking is not None:
@@ -332,7 +332,7 @@ class Links:
                 self.outboxes[link].written = frames[-1][0]
 
     def state(self) -> tuple[dict[str, Any], list[bytes]]:
-        """What to write of them, and the frames in memory in the order in which `restore` takes them."""
+        """The part of a snapshot's header, and the frames in memory in the order that `restore` takes."""
         links: dict[int, list[Any]] = {}
         blobs: list[bytes] = []
         for link, outbox in self.outboxes.items():

@@ -9,7 +9,7 @@ from .site_failures import How, Succession
 
 
 class Routes:
-    """The routes at one process; no place: everybody sends directly."""
+    """The routes through one process; without a `place`, everybody sends directly."""
 
     def __init__(self, place: Place | None) -> None:
         self.stand(place)
@@ -43,7 +43,7 @@ class Routes:
         return self._senders is not None and bool(self._senders.get(link, 0) >> sender & 1)
 
     def expect_heir(self, succession: Succession) -> None:
-        """A witness brings what came over the link with the router it succeeds."""
+        """Accept from the heir, a witness, the messages that came over the link with the failed router."""
         heir, senders = succession.heir, self._senders
         if succession.how is How.WITNESS and heir is not None and senders is not None:
             senders[heir] = senders.get(heir, 0) | senders.get(succession.failed, 0)

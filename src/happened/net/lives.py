@@ -1,11 +1,11 @@
-"""Which start of a node numbered which frames: by this a node finds out that its journal is an old copy.
+"""Which start of a node numbered which frames: this shows a node that its journal is an old copy.
 
-A node that was started on an old copy gives numbers to new frames that its peers have under those numbers
-already. A peer's number alone shows that only until the copy has numbered as many. So each start with a
-journal begins a *life*, named by random bytes that are journaled before anything is sent. The sender of a
-link tells its lives and where on the link they began; the receiver remembers in which life the last frame
-that it took was numbered, and says so, with its number, when the sender calls again. The sender looks for
-that life in its own journal:
+A node started on an old copy gives new frames numbers under which its peers already have other frames. A
+peer's number alone shows that only until the copy has numbered as many. So each start with a journal begins a
+*life*, named by random bytes that are journaled before anything is sent. The sender of a link tells the
+receiver its lives and where on the link they began. The receiver remembers the life in which the last frame
+that it took was numbered, and tells that life and number when the sender calls again. The sender looks for
+the life in its own journal:
 
     the present life                        all is well
     an earlier life, and the peer has no    all is well
@@ -14,17 +14,17 @@ that life in its own journal:
     a life that it does not know            the journal is a copy that was made before that life began, or
                                             that life went on from a copy
 
-One life numbers frames in one process, and a copy of its journal has a beginning of what it numbered. So the
-journal is found to be old exactly if the peer has another frame under some number.
+Only one process numbers frames in a life, and a copy of its journal has a first part of these numbers. So
+the journal is found to be old exactly if the peer has another frame under some number.
 
 Assumes    a life is durable before its first frame is sent, and a frame together with the life that it was
-           numbered in. Peers that tell no lives, and frames of which nobody knows the life, show nothing.
+           numbered in. Peers that tell no lives, and frames whose life is unknown, show nothing.
 Invariant  per link, lives are in the order in which they began, each with the number of the last frame
-           before it. All are there that numbered the last frame which the peer has acknowledged, or a later
-           one: it cannot say another, unless it has forgotten frames itself.
-Bounds     MOST lives for each link that numbered frames there. Of more, the first is kept, which a peer that
-           is away remembers, and the newest. Those between become one, FORGOTTEN; of a life that is not known
-           it is then only said that the journal is old if the peer has frames beyond the last one of those.
+           before it. They include every life that numbered the last frame which the peer has acknowledged,
+           or a later frame: the peer cannot name another, unless it has forgotten frames itself.
+Bounds     MOST lives for each link. Beyond that, the first one, which a peer that is away remembers, and the
+           newest ones are kept. Those between are merged into one entry, FORGOTTEN; for an unknown life the
+           journal then counts as old only if the peer has frames beyond the last of the merged lives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,46 +33,46 @@ from typing import Any, Protocol
 MOST = 64
 TOKEN_BYTES = 8
 FORGOTTEN = b""
-"""In place of the name of several lives; as what a peer says, that it does not know."""
+"""Stands for the names of several merged lives; in what a peer says, for a life that it does not know."""
 
 Life = tuple[bytes, int]
-"""Its name, and the number of the last frame before it began."""
+"""A life's name, and the number of the last frame before the life began."""
 
 
 class Numbered(Protocol):
-    """Of an outbox, the numbers of its frames."""
+    """An outbox, as far as lives need it: the numbers of its frames."""
 
     acknowledged: int
     last: int
 
 
 class Lives:
-    """Our lives, per link, and those of the peers whose frames came last."""
+    """Our lives, per link, and the lives of the peers that numbered their last frames."""
 
     __slots__ = ("_heard", "_ours", "_present")
 
     def __init__(self) -> None:
-        self._present = b""  # empty: without a journal there is none
+        self._present = b""  # the name of the present life; empty: there is no journal
         self._ours: dict[int, list[Life]] = {}
-        # Per link (number, life): the frames taken together with that one, and those after it.
+        # Per link (number, life): frames of the batch with that number, and later ones, are of that life.
         self._heard: dict[int, list[tuple[int, bytes]]] = {}
 
     def open(self, link: int) -> None:
-        """Begin anew with this process: no frames have gone either way."""
+        """Begin anew with this process: no frames have been sent in either direction."""
         self._heard.pop(link, None)
         self._ours.pop(link, None)
         if self._present:
             self._ours[link] = [(self._present, 0)]
 
-    # Ours.
+    # Our own lives.
 
     def begin(self, life: bytes, outboxes: Mapping[int, Numbered]) -> None:
-        """A life begins, and with it the next frame on each link."""
+        """Begin a life: it numbers the next frame on each link."""
         self._present = life
         for link, outbox in outboxes.items():
             lives = self._ours.setdefault(link, [])
             if lives and lives[-1][1] == outbox.last:
-                lives.pop()  # it numbered nothing here
+                lives.pop()  # that life numbered no frame here
             lives.append((life, outbox.last))
             while len(lives) > 1 and lives[1][1] < outbox.acknowledged:
                 del lives[0]
@@ -83,24 +83,24 @@ class Lives:
         return tuple(self._ours.get(link, ()))
 
     def unknown(self, link: int, number: int, life: bytes) -> str:
-        """Why our journal is old, if a peer has our frames up to this number, of which the last was numbered
-        in this life; empty if nothing shows that. Not for a number below what the peer has acknowledged."""
+        """Why our journal is old, if a peer has our frames up to this number, the last of them numbered in
+        this life; empty if nothing shows that. `number` must not be below what the peer has acknowledged."""
         lives = self._ours.get(link)
         if life == FORGOTTEN or not lives:
             return ""
         names = [name for name, _ in lives]
         if life not in names and FORGOTTEN not in names:
             return "of a life that its journal does not know"
-        # Of several that are forgotten, it may be any: the last one shows least.
+        # The life may be any of the merged ones: assume the last one, which gives the weakest evidence.
         following = len(names) - names[::-1].index(life if life in names else FORGOTTEN)
         if following < len(lives) and number > (last := lives[following][1]):
             return f"of a life that ended with frame {last} in its journal"
         return ""
 
-    # Those of peers.
+    # Lives of peers.
 
     def hear(self, link: int, number: int, life: bytes) -> None:
-        """The last frame that we took from there, of this number, is of this life."""
+        """Note that the last frame taken from there, with this number, is of this life."""
         self._heard.setdefault(link, []).append((number, life))
 
     def last_heard(self, link: int) -> bytes:
@@ -114,10 +114,10 @@ class Lives:
             del heard[0]
         return heard[0][1] if heard and heard[0][0] <= durable else b""
 
-    # Surviving.
+    # Snapshots.
 
     def state(self) -> dict[str, Any]:
-        """What to write of them at a cut."""
+        """The lives to write into a snapshot."""
         heard = {link: self.last_heard(link).hex() for link in self._heard}
         ours = {link: [[name.hex(), last] for name, last in lives] for link, lives in self._ours.items()}
         return {"present": self._present.hex(), "ours": ours, "heard": heard}
@@ -132,5 +132,5 @@ class Lives:
 
 
 def life_of(number: int, lives: Sequence[Life]) -> bytes:
-    """The life that numbered this frame, of those that its sender has told; empty: it is before them."""
+    """The life that numbered this frame, of those that its sender told; empty if it is before them."""
     return next((name for name, last in reversed(lives) if last < number), b"")

@@ -1,6 +1,6 @@
-"""The life of a node: what it is told, how its parts are put together, and how it starts and ends.
+"""The life of a node: its arguments, how its parts are put together, and how it starts and ends.
 
-node.py has what applications and operators ask of it.
+node.py adds the methods for applications and operators.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ def tcp_of(
 
 
 class Living:
-    """A node from its start to its end; see `Node` for the arguments."""
+    """A node from its start to its end; `Node` documents the arguments."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Living:
         self._has_ended = asyncio.Event()
         self._process = os.getpid()
 
-    # Life.
+    # Start and end.
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -210,7 +210,7 @@ class Living:
             if self._journal is not None:
                 with self._running.input():
                     self._engine.begin_life(os.urandom(TOKEN_BYTES))
-                await self._commits.settled()  # nothing is sent in a life that could be forgotten
+                await self._commits.settled()  # nothing is sent in a life before that life is journaled
             if self._state_from is not None:
                 await self._states.await_from(self._state_from)
             for peer in self._running.members.peers():
@@ -257,7 +257,7 @@ class Living:
             identity = Identity(self.name, self._protocol, described, members, self._tracker or "")
             incarnation = self._journal.open(identity)
         if self._trace_directory is not None:
-            from .trace_recorder import TraceRecorder  # which needs pyarrow
+            from .trace_recorder import TraceRecorder  # trace_recorder.py needs pyarrow
 
             directory = self._trace_directory
             self._recorder = TraceRecorder(directory, self.name, self._engine.members, self._computation)
@@ -276,7 +276,7 @@ class Living:
         self._put_together(incarnation, options)
 
     def _put_together(self, incarnation: bytes, options: Mapping[str, Any]) -> None:
-        """Make the parts that need the engine as it was when it stopped."""
+        """Make the parts that need the engine in the state in which the node last stopped."""
         engine, initial = self._engine, self._initial
         terms = Terms(
             self._cluster,
@@ -310,18 +310,18 @@ class Living:
         self._operations = Operations(self._running, initial.peers, self._states)
 
     def _may_park(self, link: int) -> bool:
-        # A receiver that holds too much of what is agreed on acknowledges nothing (running.py), so that the
-        # places of what it holds would stay parked for ever.
+        # With an agreed order, a receiver that holds too much acknowledges nothing (running.py): the messages
+        # that give what it holds their places would stay parked here for ever.
         return (
             not self._facts.is_agreed and self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
         )
 
     def _make_sending(self) -> Sending:
-        """With telemetry, one that makes spans; what a started engine records makes the others."""
+        """With telemetry, a Sending that makes spans; a listener at the engine makes the other spans."""
         how = {"stamps": self._stamps, "confirms": self.is_journaled}
         if self._telemetry is None:
             return Sending(self._running, self.payloads, self._requests, self._states, **how)
-        from .telemetry import SpanListener, TracedSending  # which need opentelemetry-api
+        from .telemetry import SpanListener, TracedSending  # they need opentelemetry-api
 
         engine = self._engine
         spans = SpanListener(self._telemetry, engine.recorder, engine.me, engine.pending, self.name_of)
@@ -339,8 +339,8 @@ class Living:
         self._running.measure_room()
 
     async def close(self) -> None:
-        """Stop taking part: what was sent is given `limits.linger` seconds to arrive, then all is saved. In a
-        child made by fork it does nothing: the links and the journal are its parent's."""
+        """Stop taking part: sent messages get `limits.linger` seconds to arrive, then all state is saved. In
+        a child made by fork it does nothing: the links and the journal are its parent's."""
         life = self.life
         if os.getpid() != self._process:
             return
@@ -354,10 +354,10 @@ class Living:
         try:
             try:
                 if life.is_running:
-                    # Links are still read: peers that close now need our acknowledgements.
+                    # Links are still read: peers that are closing now need our acknowledgements.
                     life.move(State.CLOSING)
                     self._stop_timers()
-                    self._running.measure_room()  # which passes the token on
+                    self._running.measure_room()  # this passes the token on
                     with contextlib.suppress(TimeoutError, NodeClosed):
                         await asyncio.wait_for(self._drained(), self._limits.linger)
             finally:
@@ -375,13 +375,13 @@ class Living:
         log.info("closed", extra={"node": self.name, "events": self._engine.events})
 
     def _end(self) -> None:
-        if self.life.state is not State.CLOSED:  # two who close a failed node do so at once
+        if self.life.state is not State.CLOSED:  # two tasks that close a failed node get here at once
             self.life.move(State.CLOSED)
         self._has_ended.set()
 
     async def _drained(self) -> None:
-        """Wait until every peer has acknowledged everything, or is away while the journal keeps it. Also for
-        the token, if it is for us next: if we were not there, nobody could send."""
+        """Wait until every peer has acknowledged everything, or is away while the journal keeps its frames.
+        Wait for the token, too, if we are next: while we are not there, nobody could send."""
         running, engine, calling = self._running, self._engine, self._connections.calling
         await self.flush()
         while any(
@@ -404,7 +404,7 @@ class Living:
             stop()
 
     def _wake_everybody(self) -> None:
-        """Let everybody who waits see that the node has stopped."""
+        """Wake all waiting tasks, so that they see that the node has stopped."""
         self._consumers.stop()
         self._requests.stop(self.life.closed_error)
         self._running.room.set()
@@ -414,11 +414,11 @@ class Living:
         self._commits.stop(self.life.closed_error)
 
     async def flush(self) -> None:
-        """Wait until everything so far is journaled, and may be seen by others."""
+        """Wait until everything so far is journaled, so that others may see it."""
         self.life.check_takes_input()
         await self._running.flush()
 
-    # What consumers ask for: see consumers.Desk.
+    # Methods that consumers call: see consumers.Desk.
 
     @property
     def is_journaled(self) -> bool:
@@ -449,13 +449,13 @@ class Living:
     async def multicast_with(
         self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
     ) -> Sent:
-        """Multicast when there is room, and call `then` in the same commit, unless it is refused."""
+        """Multicast when there is room, and call `then` in the same commit unless that is refused."""
         return await self._sending.multicast(to, value, headers, then=then)
 
     # After each commit.
 
     def _committed(self, batch: Batch) -> None:
-        """A batch is durable: its frames may leave, those it received are acknowledged, it is delivered."""
+        """A batch is durable: release its frames, acknowledge those it received, hand over its deliveries."""
         if self._medium is not None and batch.shared:
             names = self._running.members.names
             shared = ({names[link]: number for link, number in on.items()} for _, on in batch.shared)

@@ -1,14 +1,14 @@
 """How links and a broadcast medium share the frames of a node.
 
-A multicast of some protocols is the same bytes for all its destinations (`Copies.common_frame`; Kshemkalyani
-& Singhal 1998, §4.5: hardware multicast). A medium carries such a frame once, in a packet (wire/packets.py)
-that has its link number for each destination. So links stay what they are: every frame is in the outbox of
-each peer until that peer has it, and is taken in there by its number, once and in order, whichever way it
-came.
+With some protocols a multicast is the same bytes for all its destinations (`Copies.common_frame`;
+Kshemkalyani & Singhal 1998, §4.5: hardware multicast). A medium carries such a frame once, in a packet
+(wire/packets.py) that has its link number for each destination. Links do not change: every frame is in the
+outbox of each peer until that peer has it, and the peer takes it in by its number, once and in order,
+whichever way it came.
 
-Invariant  a frame that is claimed for the medium is left out by its link, and so are all frames behind it.
-           A claim ends when the peer has the frame, or when the medium gives it back: then the link carries
-           it. So a link carries consecutive frames, and nothing depends on the medium but time.
+Invariant  a link leaves out a frame that is claimed for the medium, and all frames behind it. A claim ends
+           when the peer has the frame, or when the medium gives it back: then the link carries the frame. So
+           a link carries consecutive frames, and the medium affects only how long frames take.
 """
 
 from collections import deque
@@ -20,12 +20,12 @@ from .transport import Shared
 
 
 class Claims:
-    """The frames of one link that the medium carries and that are not known to be there."""
+    """The frames of one link that the medium carries, and that the peer may not have yet."""
 
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        # Number and deadline, in order of numbers; a deadline counts once it is the first.
+        # Pairs of number and deadline, by number; only the deadline of the first pair is looked at.
         self._open: deque[tuple[int, float]] = deque()
 
     def __bool__(self) -> bool:
@@ -39,26 +39,26 @@ class Claims:
         self._open.append((number, deadline))
 
     def settle(self, number: int) -> int:
-        """The frames up to this number are there; returns how many of them were claimed."""
+        """The peer has the frames up to this number; returns how many of them were claimed."""
         before = len(self._open)
         while self._open and self._open[0][0] <= number:
             self._open.popleft()
         return before - len(self._open)
 
     def expire(self, now: float) -> int:
-        """Give back those whose deadline has passed; returns how many."""
+        """Give back the first frames, as far as their deadlines have passed; returns how many."""
         before = len(self._open)
         while self._open and self._open[0][1] <= now:
             self._open.popleft()
         return before - len(self._open)
 
     def give_back(self) -> int:
-        """Give all of them back; returns how many."""
+        """Give all claimed frames back to the link; returns how many."""
         return self.expire(float("inf"))
 
 
 class Unclaimed:
-    """An outbox as its link sees it: the frames before the first one that is claimed."""
+    """An outbox as its link sees it: only the frames before the first claimed one."""
 
     __slots__ = ("_claims", "_outbox")
 
@@ -85,13 +85,13 @@ def claimed(
     fits: Callable[[bytes, dict[str, int]], bool],
     deadline: Callable[[str], float] = lambda peer: 0.0,
 ) -> list[Shared]:
-    """The frames and peers for which the medium is the better way, which are claimed for it. `claims` are
-    those of the link with a peer; None: the medium cannot carry a frame of this number there."""
+    """Claims for the medium the frames that it carries better, and returns them with their peers. `claims`:
+    those of the link with a peer; None if the medium cannot carry a frame of this number there."""
     chosen = []
     for frame, numbers in released:
         of = {peer: mine for peer, number in numbers.items() if (mine := claims(peer, number)) is not None}
         hearing = {peer: numbers[peer] for peer in of}
-        # Behind others that are under way on the medium, the link would have to wait for those.
+        # The link would have to wait for frames that are already under way on the medium.
         if (len(of) > 1 or any(of.values())) and fits(frame, hearing):
             for peer, mine in of.items():
                 mine.claim(numbers[peer], deadline(peer))
@@ -100,15 +100,15 @@ def claimed(
 
 
 class Run(NamedTuple):
-    """Frames that are consecutive on the links to the same peers: they can go in one packet."""
+    """Frames that are consecutive on the links to the same peers, so that one packet can carry them."""
 
     first: dict[str, int]
     frames: list[bytes]
 
 
 def runs(shared: Iterable[Shared], most_bytes: Callable[[int], int]) -> Iterator[Run]:
-    """Put frames together, in their order, as long as a run has no more bytes than `most_bytes` of the number
-    of its destinations."""
+    """Group frames, in their order, into runs; a run has at most `most_bytes(n)` bytes, n being the number of
+    its destinations."""
     run, size = Run({}, []), 0
     for frame, numbers in shared:
         follows = run.frames and numbers == {peer: at + len(run.frames) for peer, at in run.first.items()}

@@ -1,12 +1,12 @@
 """Who takes part, as the frames of a link tell it: members that join, leave and are expelled.
 
 A frame is a message of the ordering protocol or a change of members (wire/membership.py). A process forwards
-each change on all its links before anything that presumes it, so members are numbered alike everywhere as
-long as one process at a time admits them: of those present the first to have joined, which is called the
-*registrar*. What follows from a departure is in departures.py.
+each change on all its links before any frame that presumes it. So all processes number members alike, as long
+as one process at a time admits them: the *registrar*, the first to have joined of those present.
+departures.py has what follows from a departure.
 
-Invariant  `gone` has whoever is in `departures`; of those, `awaited` has whoever others say has left and
-           whose own farewell, with what it sent before, is still to come.
+Invariant  `gone` has the indices in `departures`; `awaited` those of them that others say have left, and
+           whose own farewell, which follows all their frames, is still to come.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,15 +33,15 @@ from .handshake import check_name
 from .link import Links
 
 NewsHeard = Callable[[int, Any], object]
-"""Takes what a link says: a change of members, or of a layer that uses the same frames."""
+"""Takes news from a link: a change of members, or news of a layer that uses the same frames."""
 
 
 class Concerned(Protocol):
-    """What of a kernel a change of members concerns."""
+    """The part of a kernel that changes of members concern."""
 
     machine: Machine
     links: Links
-    replays: bool  # whether what happens now has happened before
+    replays: bool  # whether the current input is being replayed
     inputs: dict[int, Callable[[int, bytes], object]]
     frames: dict[int, Hear]
     joining: list[Callable[[int], None]]
@@ -54,30 +54,30 @@ class Concerned(Protocol):
 
 
 class MemberChanges:
-    """The members as process `name` sees them; `kernel` follows what they do."""
+    """The members as process `name` sees them; `kernel` is told of their changes."""
 
     def __init__(self, name: str, members: Sequence[str], facts: Facts, kernel: Concerned) -> None:
         self._facts, self._kernel = facts, kernel
         self.roster = Roster(members)
         self.name = name
         self.me = self.roster.index(name)
-        self.addresses: dict[str, str] = {}  # of those who joined at run time
+        self.addresses: dict[str, str] = {}  # of the members that joined at run time
         self.seniority = list(range(len(members)))  # indices in the order of joining
-        self.joined = 0  # how many that were, since this object was made
-        self.incarnations: dict[int, bytes] = {}  # of the journals of those we have met
-        self.gone: set[int] = set()  # who has left or was expelled
+        self.joined = 0  # how many members have joined since this object was made
+        self.incarnations: dict[int, bytes] = {}  # by index, those of the peers' journals that we have met
+        self.gone: set[int] = set()  # members that left or were expelled
         self.awaited: set[int] = set()
         self.departures = Departures()
-        # By an index that was given again, who has not told us so: until then it speaks of who had it before.
+        # By recycled index, the processes that have not told us so yet: they still mean its earlier owner.
         self.unaware: dict[int, set[int]] = {}
-        self.has_left = False  # or was expelled: nobody takes our messages any more
-        self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
+        self.has_left = False  # or was expelled; then no process takes our messages any more
+        self.farewells: set[int] = set()  # the links on which nothing more will come, as we have left
         self._last_words: dict[int, int] = {}  # the number of our farewell on each link, once we have left
-        # Since this object was made. Who has just joined under an old index may take itself for the registrar
-        # until it hears its rank; who has admitted somebody is it, until it leaves.
+        # Since this object was made. A process that just joined under an old index may take itself for the
+        # registrar until it hears its rank; one that has admitted somebody is the registrar until it leaves.
         self._has_admitted = False
         self.news: dict[type, NewsHeard] = {}
-        self.may_leave: list[Callable[[], None]] = []  # raise LocalProtocolError while we may not
+        self.may_leave: list[Callable[[], None]] = []  # raise LocalProtocolError while we may not leave
         self.keeps_indices: list[Callable[[], bool]] = []  # whether indices must not be recycled now
 
     def attach(self) -> None:
@@ -97,18 +97,18 @@ class MemberChanges:
 
     @property
     def registrar(self) -> int:
-        """Of those who have not left the first to have joined: the only one that admits others."""
+        """The present member that joined first: the only one that admits others."""
         return next(index for index in self.seniority if index not in self.gone)
 
     def present_links(self) -> list[int]:
         return [link for link in self._kernel.links.outboxes if link not in self.gone]
 
     def takes_messages(self, to: int) -> bool:
-        """Whether what a machine sends to a process is put on its link, also after it has gone."""
+        """Whether the machine's frames for a process are put on its link, even after it has gone."""
         return to not in self.gone or to in self.awaited
 
     def _listeners(self) -> list[int]:
-        """Whom a change must reach before what presumes it: those present, and those we still answer."""
+        """The links that a change is told on: of present processes, and of departed ones we still answer."""
         return [link for link in self._kernel.links.outboxes if self.takes_messages(link)]
 
     def _tell(self, links: Iterable[int], news: Any, besides: int | None = None) -> None:
@@ -117,7 +117,7 @@ class MemberChanges:
             if link != besides:
                 self._kernel.links.put(link, frame)
 
-    # What this process does.
+    # Changes that this process makes.
 
     def admit(self, name: str, address: str) -> int:
         """Admit a process as the registrar; returns its index."""
@@ -148,7 +148,7 @@ class MemberChanges:
 
     def depart(self, name: str) -> None:
         """Leave, and say farewell on every link; or expel another process."""
-        # Who is present, or whose farewell does not come.
+        # A present member of this name, or one whose farewell has not come.
         leaving = [index for index in self.awaited if self.roster.name(index) == name]
         index = leaving[0] if leaving else self.roster.index(name)
         if index != self.me:
@@ -164,7 +164,7 @@ class MemberChanges:
             self._kernel.stage(Input.MEMBER_DEPARTED, index)
 
     def _leave_ourselves(self, index: int) -> None:
-        self._kernel.perform(members(self._kernel.machine).leave(index))  # refuses if members are fixed
+        self._kernel.perform(members(self._kernel.machine).leave(index))  # raises if members are fixed
         for note in self._kernel.left:
             note(index)
         self._tell(self.present_links(), MemberDeparted(index))
@@ -173,8 +173,8 @@ class MemberChanges:
         self.has_left = True
 
     def _check_one_expulsion(self, name: str) -> None:
-        """Refuse to expel another process while not everybody has closed with the one before, where the order
-        of messages of others could be lost with both."""
+        """Refuse to expel another process before everybody has closed with the one expelled before, where the
+        order of others' messages could be lost with both."""
         open_ones = [p for p, each in sorted(self.departures.items()) if each.expelled and each.stage < 2]
         if not self._facts.membership.expels_one or not open_ones:
             return
@@ -191,15 +191,15 @@ class MemberChanges:
         )
 
     def has_parted(self, link: int) -> bool:
-        """Whether a process knows that we have left, and has all that we sent it before. What we have passed
-        on since, of others who did not know yet, it may never take."""
+        """Whether a process knows that we have left, and has all frames that we sent it before. Frames that
+        we have forwarded since, of processes that did not know yet, it may never take."""
         outbox = self._kernel.links.outboxes[link]
         return link in self.farewells and outbox.acknowledged >= self._last_words.get(link, outbox.last)
 
-    # What others say.
+    # Changes that others tell.
 
     def hear(self, link: int, frame: bytes) -> None:
-        """Take a change of members from a link. RemoteProtocolError: it is refused, nothing has changed."""
+        """Take a change of members from a link. RemoteProtocolError: refused, and nothing has changed."""
         change = wire.decode(frame)
         if self.departures.means_somebody_else(link, change.index):
             return
@@ -234,7 +234,7 @@ class MemberChanges:
             index == known < self._facts.assumes.most_processes or is_free
         ):
             is_registrar = self._has_admitted and not self.has_left and not self._kernel.replays
-            # Who was registrar before may have admitted somebody, until all that it said is here.
+            # The registrar before this one may have admitted somebody, until all its frames are here.
             if is_registrar and all(each.closed for each in self.departures.values()):
                 raise RemoteProtocolError(
                     f"process {link} says that {name!r} was admitted, and only {self.name!r} admits"
@@ -247,7 +247,7 @@ class MemberChanges:
         self.unaware.get(index, set()).discard(link)
 
     def _is_farewell(self, link: int, index: int) -> bool:
-        """Whether a process that speaks of a departure says that it has heard of ours."""
+        """Whether a process that tells of this departure thereby says that it has heard of ours."""
         self.check_known(link, index)
         if index == self.me:
             self.farewells.add(link)
@@ -259,14 +259,14 @@ class MemberChanges:
         if self._is_farewell(link, index):
             return
         if index not in self.gone:
-            self.awaited.add(index)  # what it sent before it left may still be on its way to us
+            self.awaited.add(index)  # its frames from before it left may still be on their way to us
             self._leave(index, MemberDeparted(index))
         departure = self.departures[index]
         departure.heard.add(link)
         if index == link and not departure.parted:
             departure.parted = True
             self.awaited.discard(index)
-            self._tell((index,), MemberDeparted(index))  # nothing more will come from us
+            self._tell((index,), MemberDeparted(index))  # this is our last frame to it
 
     def _hear_expelled(self, link: int, change: MemberExpelled) -> None:
         index = change.index
@@ -285,19 +285,19 @@ class MemberChanges:
         self.awaited.discard(index)
         self.departures[index].expelled = False
 
-    # What follows.
+    # Effects of these changes.
 
     def join(self, index: int, name: str, address: str) -> None:
-        """Take a process in, tell everybody, and tell it who is there."""
+        """Take a process in, tell everybody, and tell the process who is there."""
         admits = self.registrar == self.me
         news = MemberJoined(index, name, address)
-        wire.encode(news)  # refuses what is too long
-        effects = members(self._kernel.machine).join(index)  # refuses if fixed; nothing has changed
+        wire.encode(news)  # raises if it is too long
+        effects = members(self._kernel.machine).join(index)  # raises if members are fixed; nothing changed
         self.roster.join(name, index)
         for note in self._kernel.joining:
             note(index)
         if index in self.gone:
-            # What those say who joined after the others had told stage 3 may still be on its way to us.
+            # Frames of those who joined after the others had told stage 3 may still be on their way to us.
             for unaware in self.unaware.values():
                 unaware.discard(index)
             self.unaware[index] = set(self.present_links())
@@ -317,7 +317,7 @@ class MemberChanges:
             note(index)
 
     def _introduce(self, newcomer: int, *, admits: bool) -> None:
-        """Tell a newcomer of those who have gone and, if we admit it, in which order the others joined."""
+        """Tell a newcomer which members have gone and, if we admit it, in which order the others joined."""
         for gone in sorted(self.gone):
             self._tell((newcomer,), self._news_of(gone, admits=admits))
             if stage := self.departures[gone].stage:
@@ -325,13 +325,13 @@ class MemberChanges:
         if admits and self.seniority != sorted(self.seniority):
             for each in self.seniority:
                 self._tell((newcomer,), MemberRanked(each))
-        if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
+        if self.has_left:  # the newcomer was admitted meanwhile, and waits for our farewell like the others
             self._tell((newcomer,), MemberDeparted(self.me))
 
     def _news_of(self, gone: int, *, admits: bool) -> MemberAbsent | MemberDeparted | MemberExpelled:
-        """What a newcomer is told of a process that has gone. That process has sent it nothing if we admit
-        the newcomer, and also if its farewell came before we heard of the newcomer: had it known the newcomer
-        when it left, it would have told us on the same link, before its farewell."""
+        """What to tell a newcomer of a process that has gone. It has sent the newcomer nothing if we are the
+        one who admits the newcomer, and also if its farewell came before we heard of the newcomer: had it
+        known the newcomer when it left, it would have told us on the same link, before its farewell."""
         expelled = self.departures[gone].expelled
         if admits or (self.departures[gone].closed and not expelled):
             return MemberAbsent(gone)
@@ -341,7 +341,7 @@ class MemberChanges:
         self.seniority = [each for each in self.seniority if each != index] + [index]
 
     def _leave(self, index: int, news: MemberDeparted | MemberExpelled) -> None:
-        """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
+        """Note that a process has left or was expelled, or that a leaving one is expelled; tell everybody."""
         machine, effects = self._kernel.machine, []
         departure = self.departures.get(index)
         is_expelled = isinstance(news, MemberExpelled)
@@ -354,7 +354,7 @@ class MemberChanges:
         if is_expelled:
             departure.expelled = departure.parted = True
             self.awaited.discard(index)
-            self._tell((index,), MemberDeparted(index))  # should it live, it hears so from us
+            self._tell((index,), MemberDeparted(index))  # if it is alive after all, it learns of it
         self._note_under_way()
         self._kernel.perform(effects)
         for note in self._kernel.left:
@@ -367,19 +367,19 @@ class MemberChanges:
         return departure
 
     def _note_under_way(self) -> None:
-        """Look after each frame whether a departure can advance, as long as one is under way."""
+        """While a departure is under way, check after each frame whether one can advance."""
         if self.departures.under_way():
             self._kernel.steps["departures"] = self.advance
         else:
             self._kernel.steps.pop("departures", None)
 
     def note_gone(self, index: int) -> None:
-        """Nothing of this process is on its way, or expected, any more."""
+        """Note that no frame of this process is on its way, or expected, any more."""
         departure = self._note_left(index)
         departure.closed, departure.parted, departure.stage = True, True, FREE
 
     def do_without(self, departed: int) -> None:
-        """Go on without this set of processes, of whom nothing is on its way."""
+        """Go on without this set of processes; no frames of theirs are on their way."""
         for index in unpack(departed & ~pack(self.gone)):
             if index == self.me:
                 self.has_left = True
@@ -396,7 +396,7 @@ class MemberChanges:
         for index in self.departures.under_way():
             departure = self.departures[index]
             if departure.closed and not departure.stage:
-                # Messages of it may still wait for others here.
+                # Messages of the departed process may still be held here, waiting for others.
                 held = machine.pending() if machine.pending_count else ()
                 if all(each.message.sender != index for each in held):
                     self._reach(index, 1)
@@ -411,10 +411,10 @@ class MemberChanges:
         if stage <= LAST_STAGE:
             self._tell(self.present_links(), DepartureStage(index, stage))
         elif self.departures[index].expelled and self._kernel.links.has_much(index):
-            # With its farewell: should it live, it is refused when it calls.
+            # With its farewell: if the process is alive after all, it is refused when it calls.
             self._kernel.links.empty(index)
 
-    # Surviving: words of a snapshot's header.
+    # Snapshots: the entries of a snapshot's header.
 
     def state(self) -> dict[str, Any]:
         return {

@@ -1,9 +1,9 @@
-"""Who takes part: names and indices, groups, whom a node calls, and which peers it can work with.
+"""Who takes part: names and indices, groups, which peers a node calls, and which it can work with.
 
-Members are numbered by the engine's roster, the same everywhere; a name is never given to a second member,
-even when the first has left. The engine keeps what must survive: who joined, who left, and the incarnation of
-each peer's journal. This part translates between names and indices, and refuses what would confuse two
-processes or two lives of one process. It talks to no transport: the node does, with what it learns here.
+The engine's roster numbers members, the same everywhere; a name is never given to a second member, even when
+the first has left. The engine keeps what must survive: who joined, who left, and the incarnation of each
+peer's journal. This module translates between names and indices, and refuses peers and names by which two
+processes, or two lives of one process, could be confused. The node, not this module, talks to the transport.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ NO_TERMS = Terms()
 
 
 class Peer(NamedTuple):
-    """A process to talk with. One that `joined` at run time may have an address we cannot use."""
+    """A process to talk with. If it `joined` at run time, its address may be one that we cannot use."""
 
     name: str
     address: str
@@ -32,7 +32,7 @@ class Peer(NamedTuple):
 
 
 def addresses_of(peers: Mapping[str, str] | Iterable[str], transport: Transport | None) -> Mapping[str, str]:
-    """Peers by name; names alone will do where a transport finds them without addresses."""
+    """The peers' addresses by name; names suffice where a transport finds peers without addresses."""
     if isinstance(peers, Mapping):
         return peers
     names = [peers] if isinstance(peers, str) else list(peers)
@@ -44,7 +44,7 @@ def addresses_of(peers: Mapping[str, str] | Iterable[str], transport: Transport 
 
 
 class InitialMembers:
-    """What a node is told about its members before it starts, checked: see `Node` for the arguments."""
+    """The members that a node is told before it starts, checked; `Node` documents the arguments."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class InitialMembers:
                 raise LocalProtocolError(f"group {group!r} has no members")
 
     def index(self, name: str) -> int:
-        """The number of a member, for options of the ordering protocol that name it."""
+        """The index of a member, for options of the ordering protocol that name members."""
         if name not in self.members:
             raise LocalProtocolError(f"{name!r} is no member; members: {', '.join(self.members)}")
         return self.members.index(name)
@@ -81,7 +81,7 @@ class InitialMembers:
 class Membership:
     """The members of a running node, after its journal was replayed.
 
-    `index` and `names` are for every message: the index of a name, and the names by index.
+    `index` and `names` are looked up for every message: the index of a name, and the names by index.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Membership:
     ) -> None:
         self._initial, self._engine, self._terms = initial, engine, terms
         self._protocol, self._incarnation = protocol, incarnation
-        self._frame_limits: dict[str, int] = {}  # of those peers that have told theirs
-        self.smallest_limit: int | None = None  # of those
+        self._frame_limits: dict[str, int] = {}  # by peer, for those that have told theirs
+        self.smallest_limit: int | None = None  # of `_frame_limits`
         self._number_members()
-        # Per link, the last frame our journal knew when we started; until the peer says what it has.
+        # Per link, the last frame that our journal knew when we started; until the peer says what it has.
         self._began_with = {link: outbox.last for link, outbox in engine.outboxes.items()}
 
     def _number_members(self) -> None:
@@ -105,10 +105,10 @@ class Membership:
         self.names = list(map(roster.name, range(len(roster))))
         self.index = {name: index for index, name in enumerate(self.names)}
 
-    # Whom to talk with.
+    # Which peers to talk with.
 
     def peers(self) -> list[Peer]:
-        """Whom to call when the node starts: not those who have left, unless a farewell waits for them."""
+        """The peers to call when the node starts: departed ones only if a farewell waits for them."""
         engine = self._engine
         found = []
         for name, address in {**self._initial.peers, **engine.members.addresses}.items():
@@ -118,31 +118,31 @@ class Membership:
         return found
 
     def is_linked(self, link: int) -> bool:
-        """Whether our site links us with a process, or did when we last had something to tell it."""
+        """Whether our site links us with a process, or did when we last had frames for it."""
         sites = self._engine.sites
         return sites is None or self.names[link] in sites.site.links or bool(self._engine.outboxes[link])
 
     def newly_admitted(self) -> list[Peer]:
-        """The members that others have admitted since the last call; after a change of the topology, all
-        those it links us with whose address a change has told."""
+        """The members that others have admitted since the last call; with a topology, all members that it
+        links us with now and whose address a change has told."""
         known, sites, addresses = set(self.names), self._engine.sites, self._engine.members.addresses
         self._number_members()
         names = [name for name in self.names if name not in known] if sites is None else sites.site.links
         return [Peer(name, addresses[name], joined=True) for name in names if name in addresses]
 
     def replaced(self, before: Sequence[str]) -> list[str]:
-        """Of these names, those of members whose index somebody else has."""
+        """Of these names, those whose index now belongs to another member."""
         return [name for name in before if name not in self.index]
 
     def is_done_with(self, link: int) -> bool:
-        """Whether a process has left, has all our frames and we have all of its, up to its own farewell, so
-        that its link can be closed. One that was expelled may never say farewell: its link stays open."""
+        """Whether a process has left, has all our frames, and we have all of its, up to its farewell, so that
+        its link can be closed. An expelled process may never say farewell: then its link stays open."""
         engine = self._engine
         return link in engine.gone and link not in engine.members.awaited and not engine.outboxes[link]
 
     def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
-        """The indices of members and of the present members of groups, each once; EVERYBODY is the group of
-        all who are present now and have an application."""
+        """The indices of these members and of the present members of these groups, each once; EVERYBODY is
+        the group of all members that are present now and have an application."""
         roster, groups = self._engine.members.roster, self._initial.groups
         found: dict[int, None] = {}
         for name in (to,) if isinstance(to, str) else to:
@@ -157,15 +157,15 @@ class Membership:
         return tuple(found)
 
     def with_applications(self) -> list[str]:
-        """Who is present and has an application."""
+        """The present members that have an application."""
         sites = self._engine.sites
         routers = () if sites is None else sites.site.forwarders
         return [name for name in self._engine.roster if name not in routers]
 
-    # Changes.
+    # Changes of members.
 
     def join(self, name: str, address: str) -> tuple[str, ...]:
-        """Admit a process; returns everybody there ever was, in the order of their indices."""
+        """Admit a process; returns all members there ever were, in the order of their indices."""
         check_name(name)
         if len(self._engine.present_links()) >= self._initial.most_peers:
             raise LocalProtocolError(f"there are {self._initial.most_peers} peers, which is the limit")
@@ -174,7 +174,7 @@ class Membership:
         return tuple(self.names)
 
     def is_newest(self, name: str, address: str) -> bool:
-        """Whether this process was admitted, and nobody since: what `join` returned, `names` still is."""
+        """Whether this process was the last to be admitted: `names` still is what `join` returned for it."""
         joined = self._engine.members.addresses
         return name in self._engine.roster and [*joined.items()][-1:] == [(name, address)]
 
@@ -183,20 +183,20 @@ class Membership:
 
     @property
     def everybody_said_farewell(self) -> bool:
-        """Whether every member that is present has confirmed that we left, so that nothing more will come
-        from it, and has all our frames: it may have heard from others that we left, before those came."""
+        """Whether every present member has confirmed that we left, so that no more frames come from it, and
+        has all our frames: it may have heard of our departure from others, before those frames came."""
         members = self._engine.members
         return all(map(members.has_parted, members.present_links()))
 
     def expel(self, name: str) -> None:
         self._engine.leave(name)
 
-    # Whom to believe.
+    # Which peers to believe.
 
     def hello(self, peer: str) -> Hello:
         engine, link = self._engine, self.index[peer]
         tracking, sites, lives = engine.tracking, engine.sites, engine.links.lives
-        # Somebody who joined later was started with more members than those who were there before.
+        # A process that joined later was started with more members than the first ones.
         is_founder = peer in self._initial.members
         durable = engine.inboxes[link].durable
         return Hello(
@@ -206,7 +206,7 @@ class Membership:
             tuple(self.names),
             tracker=tracking.facts.name if tracking is not None else "",
             topology=sites.site.digest if sites is not None else "",
-            # What waited for a process that was expelled may have been dropped: that says nothing of it.
+            # Frames for an expelled process may have been dropped: then the count says nothing of it.
             confirmed=0 if self._was_expelled(peer) else engine.outboxes[link].acknowledged,
             terms=self._terms if is_founder else self._terms._replace(founders=""),
             lives=lives.ours(link),
@@ -219,8 +219,8 @@ class Membership:
         return departure is not None and departure.expelled
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
-        """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we must stop.
-        True: it is the first time that we meet it, and the engine is to remember its incarnation."""
+        """Raise PeerRefused if we cannot work with a peer that says this hello, OldJournal if we must stop.
+        True: we meet it for the first time, and the engine is to remember its incarnation."""
         if peer not in self.index:
             raise PeerRefused(f"{peer!r} is not a member here")
         me, ours = self._initial.name, self.hello(peer)
@@ -245,7 +245,7 @@ class Membership:
             )
         former, gone = self._engine.roster.former, self._engine.gone
         if any(
-            # One of us may not have heard yet that the index of a process that left was given again.
+            # One of us may not know yet that the index of a departed process was given again.
             a != b and a not in former and index not in gone
             for index, (a, b) in enumerate(zip(theirs.members, ours.members, strict=False))
         ):
@@ -272,31 +272,31 @@ class Membership:
         return not ours.knows
 
     def check_confirmed(self, peer: str, number: int) -> None:
-        """Raise OldJournal if we said, after a commit, that we have frames that our journal does not know."""
+        """Raise OldJournal if we confirmed frames, after a commit, that our journal does not know."""
         if number > (known := self._engine.inboxes[self.index[peer]].durable):
             me = self._initial.name
             raise OldJournal(f"{me!r} had {number} frames of {peer!r}, and its journal knows {known}: {_OLD}")
 
     def _check_shown(self, peer: str, number: int, life: bytes) -> None:
-        """Raise OldJournal if the frames that a peer has of us, when it calls, show that our journal is old:
-        before we have called it and heard so, we would take frames that the newest journal is to get. A peer
-        that has fewer than it had is on an old one itself, which it hears when we call."""
+        """Raise OldJournal if the frames of ours that a calling peer has show that our journal is old. We
+        must know before we call it ourselves: until then we would take frames meant for the newest journal.
+        If the peer has fewer than it had, its own journal is old; it hears that when we call."""
         link = self.index[peer]
         if number and number >= self._engine.outboxes[link].acknowledged:
             self._check_number(peer, number)
             self.check_life(peer, number, life)
 
     def _check_number(self, peer: str, number: int) -> None:
-        """Raise OldJournal if a peer had more of our frames when we first met it than our journal had when we
-        started: what we have numbered since then, it cannot have. If it does, those are others under the
-        same numbers, and ours would be dropped."""
+        """Raise OldJournal if a peer, when we first meet it after our start, has more of our frames than our
+        journal had at the start. It cannot have frames that we numbered since then, so the numbers beyond are
+        of other frames, and ours under the same numbers would be dropped."""
         link = self.index[peer]
         if number > (known := self._began_with.get(link, number)):
             raise self._old(peer, number, f"whose journal knows {known}")
 
     def _check_staged(self, peer: str, told: Sequence[Life]) -> None:
-        """Raise PeerRefused if frames of a peer are not journaled yet that it would not know: we cannot tell
-        it of them before they are."""
+        """Raise PeerRefused if frames are not journaled yet that came from this peer with another journal: we
+        can tell the peer of them only once they are journaled."""
         link, links = self.index[peer], self._engine.links
         inbox = links.inboxes[link]
         if not told or inbox.durable == inbox.received_through:
@@ -308,18 +308,18 @@ class Membership:
             )
 
     def longest_frame(self, links: Iterable[int]) -> int | None:
-        """The longest frame that each of these takes, as far as they have told; None: nobody has."""
+        """The longest frame that all these peers take, as far as they have told; None: none has told."""
         told = (self._frame_limits.get(self.names[link], 0) for link in links)
         return min((limit for limit in told if limit), default=None)
 
     def check_resuming(self, peer: str, number: int, life: bytes = b"") -> None:
         """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that
-        it has forgotten what it knew; OldJournal if we have, or if that shows in the life of which is the
-        last of them."""
+        the peer has forgotten some; OldJournal if the number, or the life of the last of these frames, shows
+        that we have."""
         me, link = self._initial.name, self.index[peer]
-        # It never says less than on an earlier connection, unless it has forgotten.
+        # A peer never says less than on an earlier connection, unless it has forgotten frames.
         if number < (before := self._engine.outboxes[link].acknowledged):
-            if self._was_expelled(peer):  # and what waited for it was dropped
+            if self._was_expelled(peer):  # and the frames for it were dropped
                 raise PeerRefused(
                     f"{peer!r} was expelled, and {me!r} goes on without it: let it join under a new name"
                 )
@@ -330,17 +330,17 @@ class Membership:
         self._check_number(peer, number)
         self.check_life(peer, number, life)
         if self._began_with.pop(link, None) is not None:
-            # Nobody knows which frames had left before we started again: those that the peer has.
+            # Which frames had left before our restart is not recorded: release those that the peer has.
             self._engine.outboxes[link].release(number)
 
     def check_life(self, peer: str, number: int, life: bytes) -> None:
-        """Raise OldJournal if the last of our frames that a peer has, of this number, is of a life that we
-        did not have. Not for a number below what it had acknowledged when we started."""
+        """Raise OldJournal if the last of our frames that a peer has, of this number, is of a life that our
+        journal lacks. `number` must not be below what the peer had acknowledged when we started."""
         if why := self._engine.links.lives.unknown(self.index[peer], number, life):
             raise self._old(peer, number, f"the last {why}")
 
     def check_acknowledged(self, peer: str, number: int) -> None:
-        """Raise OldJournal if a peer has frames of ours that we never let go."""
+        """Raise OldJournal if a peer has frames of ours that we never released."""
         released = self._engine.outboxes[self.index[peer]].released
         if number > released:
             raise self._old(peer, number, f"whose journal knows {released}")

@@ -1,4 +1,4 @@
-"""What an application has in hand: messages delivered, names of messages sent, and what its node says."""
+"""What an application handles: delivered messages, names of sent messages, and what its node reports."""
 
 import asyncio
 import contextlib
@@ -19,24 +19,24 @@ from .state_transfer import STATE_CLOCK
 Raised = TypeVar("Raised", bound=BaseException)
 REQUEST = OWN + "request"
 REPLY = OWN + "re"
-"""The headers of a request and of a reply; the second has the name of what it answers."""
+"""The headers of a request and of a reply; the reply's header has the name of the request."""
 STAMP = OWN + "stamp"
-"""The header with the tracker's timestamp of the sending, which tells how two messages stand to each other.
+"""The header with the tracker's timestamp of the sending, by which two messages can be compared causally.
 
 The sending is a relevant event right before the multicast, in the same commit. Nothing happens in between, so
 the timestamps of two messages are ordered exactly as their sendings are. Unordered messages have none.
 """
-SHOWN = 200  # bytes of a payload, in a notebook
+SHOWN = 200  # bytes of a payload that a notebook shows
 
 
 class Sent(str):
-    """The name of a message that was sent; where the application manages histories, with its own."""
+    """The name of a sent message; where the application manages histories, with the message's history."""
 
     history: CausalHistory
 
 
 def note_sent(error: Raised, name: Sent) -> Raised:
-    """The same error, of which `was_sent` tells that the message goes out."""
+    """Returns the same error, marked so that `was_sent` tells this name."""
     error.__dict__["sent"] = name
     error.add_note(f"{name} was sent")
     return error
@@ -44,7 +44,7 @@ def note_sent(error: Raised, name: Sent) -> Raised:
 
 @contextlib.contextmanager
 def tells_if_cancelled(name: Sent) -> Iterator[None]:
-    """If what is done here is cancelled, `was_sent` tells that this message goes out all the same."""
+    """Marks a cancellation within this context, so that `was_sent` tells that the message goes out anyway."""
     try:
         yield
     except asyncio.CancelledError as error:
@@ -53,8 +53,8 @@ def tells_if_cancelled(name: Sent) -> Iterator[None]:
 
 
 def was_sent(error: BaseException | None) -> Sent | None:
-    """The name of the message that goes out although sending it was cancelled, or timed out, with this
-    error; None: nothing was sent."""
+    """The name of the message that goes out even though sending it ended with this error, a cancellation or
+    a timeout; None: nothing was sent."""
     while error is not None:
         if isinstance(name := error.__dict__.get("sent"), Sent):
             return name
@@ -63,15 +63,15 @@ def was_sent(error: BaseException | None) -> Sent | None:
 
 
 class Pending(NamedTuple):
-    """A message that arrived and may not be delivered yet."""
+    """A message that has arrived and cannot be delivered yet."""
 
     message: str
     waits_for: tuple[str, ...]  # messages not delivered here; itself: it lacks its place in the total order
-    since: int  # the seq of its arrival
+    since: int  # the seq of the event of its arrival
 
 
 class Health(NamedTuple):
-    """Whether a node lives, and whether it can serve its application now; `problems` says what is amiss."""
+    """Whether a node lives, and whether it can serve its application now; `problems` says what is wrong."""
 
     is_live: bool
     is_ready: bool
@@ -79,7 +79,7 @@ class Health(NamedTuple):
 
 
 class Giver(Protocol):
-    """The consumer that handed a message out, as the message sees it: see consumers.py."""
+    """The consumer that handed a message out, as the message uses it: see consumers.py."""
 
     payloads: Payloads
 
@@ -96,10 +96,10 @@ Processing = Callable[["Message"], contextlib.AbstractContextManager[Any]]
 
 
 class Message:
-    """A delivered message. `name` is the same at its sender and everywhere it is delivered.
+    """A delivered message. Its `name` is the same at its sender and at every destination.
 
     payload   its bytes, without headers
-    attempt   1, and one more each time it comes again after a `nack`, in this life of the process
+    attempt   1, and one more for each redelivery after a `nack`, since the process started
     """
 
     __slots__ = (
@@ -134,7 +134,7 @@ class Message:
 
     @property
     def value(self) -> Any:
-        """What the node's codec makes of the payload, anew each time; PayloadError if that is nothing."""
+        """The payload decoded by the node's codec, anew each time; PayloadError if that fails."""
         return self._giver.payloads.read(self._opened, self.name)
 
     @property
@@ -154,13 +154,13 @@ class Message:
 
     @property
     def stamp(self) -> Stamp | None:
-        """The tracker's timestamp of its sending; None if it has none, or one that cannot be read."""
+        """The tracker's timestamp of its sending; None if the message has none, or an unreadable one."""
         text = self._opened.headers.get(STAMP)
         return None if text is None else stamp_from_text(self.sender, text)
 
     @property
     def history(self) -> CausalHistory:
-        """What is sent `after` this message comes after, where the application manages histories."""
+        """The history of a message sent `after` this one, where the application manages histories."""
         if not self._delivery.history:
             raise LocalProtocolError("messages come with histories where the application manages them")
         return history_from_json(json.loads(self._delivery.history))
@@ -171,12 +171,12 @@ class Message:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is the state that a newcomer begins with, and its sender the process that gave it."""
+        """Whether it is the state that a newcomer begins with, given by the process `sender`."""
         return self.clock == STATE_CLOCK
 
     @property
     def number(self) -> int:
-        """Its place among all deliveries here, from 1; the same when it is delivered again."""
+        """Its number among all deliveries here, from 1; a redelivery has the same number."""
         return self._delivery.number
 
     def _repr_html_(self) -> str:
@@ -189,8 +189,8 @@ class Message:
         return f"<table>{''.join(rows)}</table>"
 
     def processing(self) -> contextlib.AbstractContextManager[Any]:
-        """`with message.processing():` around what the application does with the message. Where the node has
-        telemetry, this is a span of OpenTelemetry, which what is sent meanwhile belongs to; else nothing."""
+        """`with message.processing():` goes around the application's work on the message. With telemetry, it
+        makes an OpenTelemetry span, to which messages sent meanwhile belong; otherwise it does nothing."""
         return contextlib.nullcontext() if self._processing is None else self._processing(self)
 
     async def ack(self) -> None:
@@ -199,7 +199,7 @@ class Message:
         await self._giver.flush()
 
     def ack_nowait(self) -> None:
-        """Say the same without waiting: it is certain after the next commit, some milliseconds from now."""
+        """Acknowledge without waiting: it is certain after the next commit, some milliseconds from now."""
         if self._has_gone_back:
             self._check_in_hand()
         self._giver.acknowledge(self._delivery.number)
@@ -207,14 +207,14 @@ class Message:
     async def ack_and_multicast(
         self, to: str | Iterable[str], value: Any, *, headers: Mapping[str, str] | None = None
     ) -> Sent:
-        """Acknowledge this message and multicast another in one commit: a crash does both or neither, and
-        so does whatever refuses the multicast. Waits for room first, as `multicast` does."""
+        """Acknowledge this message and multicast another in one commit: after a crash, or if the multicast is
+        refused, either both happened or neither. Waits for room first, as `multicast` does."""
         self._check_in_hand()
         check_headers(headers or {})
         return await self._giver.acknowledge_and_multicast(self._delivery.number, to, value, headers)
 
     async def reply(self, value: Any) -> Sent:
-        """Answer its sender, and acknowledge this message in the same commit. Needs headers."""
+        """Answer the sender, and acknowledge this message in the same commit. Needs headers."""
         if not self._giver.payloads.has_headers:
             raise LocalProtocolError("replies need Node(headers=True), on every node")
         self._check_in_hand()
@@ -223,7 +223,7 @@ class Message:
 
     def nack(self, delay: float = 0.0) -> None:
         """Have this message delivered again, to the same consumer, `delay` seconds from now or when the
-        process starts again. What comes meanwhile does not wait for it."""
+        process starts again. Later messages do not wait for it."""
         self._check_in_hand()
         self._giver.nack(self._delivery, delay, self.attempt)
         self._has_gone_back = True
@@ -237,7 +237,7 @@ class Message:
 
 
 def relation(one: Message, other: Message) -> Causality:
-    """How the sendings of two messages stand to each other; LocalProtocolError if that cannot be told."""
+    """How the sendings of two messages are related causally; LocalProtocolError if that cannot be told."""
     if one.sender == other.sender:
         if one.clock == other.clock:
             return Causality.EQUAL
@@ -253,7 +253,7 @@ def relation(one: Message, other: Message) -> Causality:
 
 
 def check_stamps(tracker: str | None, *, headers: bool) -> None:
-    """Refuse stamps without what they need."""
+    """Refuse stamps if the node has no headers, or no tracker that gives vectors."""
     if tracker is None or not headers or "vector" not in facts_of(tracker).tells:
         vectors = ", ".join(name for name, facts in protocols().items() if "vector" in facts.tells)
         raise LocalProtocolError(
@@ -266,7 +266,7 @@ def stamp_to_text(stamp: Stamp) -> str:
 
 
 def stamp_from_text(process: str, text: str) -> Stamp | None:
-    """The timestamp of this process's event; None if the text is none."""
+    """The timestamp of an event of this process; None if the text is not a timestamp."""
     try:
         seq, vector = json.loads(text)
         return Stamp(process, int(seq), {str(name): int(count) for name, count in vector.items()})

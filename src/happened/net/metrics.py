@@ -1,8 +1,8 @@
-"""A node's numbers in Prometheus's text format, over the least HTTP that a scraper needs.
+"""A node's numbers in Prometheus's text format, over the part of HTTP that a scraper needs.
 
-One answer per connection, to GET /metrics, and to /livez and /readyz where a node's health is known; a
-request has REQUEST_SECONDS and REQUEST_BYTES.
-The numbers are no secret to whoever can reach the port: names of peers, counts and sizes.
+A connection gets one answer: to GET /metrics, and to /livez and /readyz where a node's health is known. A
+request may take REQUEST_SECONDS and REQUEST_BYTES.
+Anybody who can reach the port can read the numbers: names of peers, counts and sizes.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ COUNTERS = {
     *("frames_received", "frames_duplicate", "commits", "refused", "multicasts", "deliveries", "events"),
     *("failure", "peer_sent", "peer_acknowledged", "peer_received", "medium"),
 }
-"""Numbers of a node that only grow, but for a restart."""
+"""Numbers of a node that only grow, except at a restart."""
 GAUGES = {
     *("undelivered", "unacknowledged", "held", "held_bytes", "queued", "queued_bytes", "staged_bytes"),
     *("quarantined", "journal_bytes", "peer_outbox_frames", "peer_outbox_bytes", "peer_parked_bytes"),
@@ -37,10 +37,10 @@ Numbers = Mapping[str, Any]
 
 
 def render(numbers: Numbers, *, node: str) -> str:
-    """Render numbers by name; a mapping of mappings (per peer, say) gets a label, its key's singular.
+    """Render numbers by name; a mapping of mappings (per peer, say) gets a label, the singular of its key.
 
     {"sent": 7, "peers": {"bob": {"held": 1}}} becomes happened_sent and happened_peer_held{peer="bob"}.
-    A histogram has its buckets. What is none of these is left out.
+    A histogram is rendered as its buckets. A value of any other kind is left out.
     """
     samples: dict[str, list[str]] = {}
     for key, labels, value in _samples(numbers, {"node": node}):
@@ -74,7 +74,7 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
 
 
 def _buckets(name: str, histogram: Histogram, labels: dict[str, str]) -> Iterator[str]:
-    """Counts up to each bound, the sum and the count, as Prometheus reads them."""
+    """The cumulative count for each bound, the sum and the count, as Prometheus expects them."""
     bounds = (*map(repr, BOUNDS), "+Inf")
     for bound, count in zip(bounds, accumulate(histogram.counts), strict=True):
         yield _sample(f"{name}_bucket", labels | {"le": bound}, count)
@@ -93,14 +93,14 @@ async def serve_metrics(
     node: str,
     health: Callable[[], "Health"] | None = None,
 ) -> asyncio.Server:
-    """Answer until the server is closed; `collect` and `health` are called for each request."""
+    """Answer requests until the server is closed; each request calls `collect` or `health`."""
     open_connections = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal open_connections
         open_connections += 1
         try:
-            # TimeoutError, a request without end, a scraper that hangs up: there is nobody to tell.
+            # On a timeout, a request without end, or a scraper that hangs up, nobody is left to be told.
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 if open_connections <= CONNECTIONS:
                     async with asyncio.timeout(REQUEST_SECONDS):

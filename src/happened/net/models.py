@@ -1,11 +1,11 @@
-"""Dataclasses as payloads: a codec that follows from the annotations of a class's fields.
+"""Dataclasses as payloads: a codec derived from the annotations of a class's fields.
 
 An instance is a JSON object. Fields may be text, numbers, truth values, None, enums (by value), bytes (as
 base64), lists, sequences, tuples, sets, mappings with text as keys, unions, and dataclasses of the same kind.
-What cannot be told from its JSON is refused when the codec is made, not when a message arrives.
+A type that JSON data cannot tell apart is refused when the codec is made, not when a message arrives.
 
-Compatible  a field that is absent has its default, and one that is not known is ignored, so that a class may
-            get fields while nodes of both versions run.
+Compatible  an absent field gets its default, and an unknown field is ignored, so that a class may get new
+            fields while nodes of both versions run.
 """
 
 import base64
@@ -42,7 +42,7 @@ class Model:
         if not isinstance(value, self._model):
             raise TypeError(f"{type(value).__name__} is no {self._model.__name__}")
         plain = _plain(value)
-        _read(self._model, plain, self._model.__name__)  # whoever gets it does the same
+        _read(self._model, plain, self._model.__name__)  # the receiver does the same
         return json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     def decode(self, payload: bytes) -> Any:
@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(hint: Any, data: Any, where: str) -> Any:
-    """What JSON data is by an annotation; ValueError says where it is something else."""
+    """The value of JSON data according to an annotation; ValueError says where the data does not fit it."""
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if hint is Any:
         return data
@@ -110,10 +110,10 @@ def _read(hint: Any, data: Any, where: str) -> Any:
         found = {name: _read(hints[name], given[name], f"{where}.{name}") for name in hints if name in given}
         try:
             return hint(**found)
-        except TypeError as error:  # a field without a default is absent
+        except TypeError as error:  # a field without a default is missing
             raise ValueError(f"{where}: {error}") from error
     if origin in (typing.Union, types.UnionType):
-        # An int is read as one where a float may stand too, whatever their order.
+        # Try the data's own type first: an int stays an int where a float is allowed too.
         for choice in sorted(arguments, key=lambda each: type(data) is not each):
             with contextlib.suppress(ValueError):
                 return _read(choice, data, where)

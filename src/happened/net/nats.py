@@ -1,24 +1,24 @@
 """Links over NATS JetStream: a broker keeps the frames until their receiver has journaled them.
 
-    stream      one, durable, a work queue: what its receiver has journaled is deleted
+    stream      one, durable, a work queue: a message is deleted when its receiver has journaled it
     subject     STREAM.to.from, so that a broker's permissions can keep processes from speaking for others:
                 let each publish to `STREAM.*.me` and make consumers on `STREAM.me.*` alone
     consumer    one durable pull consumer per (to, from), acknowledged explicitly once the node has journaled
-    message     consecutive frames of one link. It has no id by which the broker would drop what comes twice:
-                one that can be guessed lets others have a message dropped that was never stored, and
-                numbers on the links do as well
-    receipts    a second stream, of what receivers have journaled (nats_broker.py)
+    message     consecutive frames of one link. It has no id by which the broker would drop duplicates: with
+                an id that can be guessed, others could have a message dropped that was never stored; the
+                numbers on the links suffice
+    receipts    a second stream, in which receivers say what they have journaled (nats_broker.py)
 
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
            authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
 Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
-           whose journal is an old copy stops before it publishes; of two that run on copies of one journal,
-           one stops when it sees that its peer has frames of the other. A connection that the client gives
-           up, or on which answers stay away, is made anew.
-Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
+           whose journal is an old copy stops before it publishes; of two nodes that run on copies of one
+           journal, one stops when it sees that its peer has frames of the other. A connection that the
+           client gives up, or on which answers fail to come, is made anew.
+Bounds     WINDOW messages of about BATCH_BYTES are being published on each link, and IN_HAND are held
            here unjournaled. After a failure one message at a time is sent until one is acknowledged: so at
-           most WINDOW - 1 messages stand before an earlier one in the stream, and IN_HAND is more than that:
-           the earlier one is always among those that the broker may hand over.
+           most WINDOW - 1 messages stand before an earlier one in the stream. IN_HAND is larger: so the
+           earlier one is always among the messages that the broker may hand over.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
 
 PING_SECONDS = 10.0
-"""Two of these without an answer end a connection, also where the client has stopped to read it."""
+"""Two pings without an answer end a connection, even if the client has stopped reading it."""
 
 
 class NatsTransport(Transport):
-    """The links of one node through the stream `stream` of a NATS cluster. Addresses of peers do not matter,
-    since everyone is at the broker."""
+    """The links of one node through the stream `stream` of a NATS cluster. Peers need no addresses, since
+    everyone is connected to the broker."""
 
-    acknowledges_for_peers = False  # but when they are in the stream
+    acknowledges_for_peers = False  # it acknowledges them when they are in the stream
     _links: dict[str, Link]
 
     def __init__(
@@ -65,8 +65,8 @@ class NatsTransport(Transport):
         key: bytes | str | Path | None = None,
         **options: Any,
     ) -> None:
-        """`replicas` servers of a cluster keep the stream; `key`, the same everywhere, keeps other clients of
-        the broker from speaking for nodes; further options go to `nats.connect`."""
+        """`replicas`: how many servers of a cluster keep the stream; `key`, the same everywhere: keeps other
+        clients of the broker from speaking for nodes; further options go to `nats.connect`."""
         super().__init__()
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self.seal = Seal(key, protected=is_protected(self._servers, options))
@@ -87,10 +87,10 @@ class NatsTransport(Transport):
         self._keeping = asyncio.create_task(self._keep_client())
 
     async def _keep_client(self) -> None:
-        """Put another client in the place of one that is lost, and begin the links as after a restart."""
+        """Replace a lost client by a new one, and begin the links as after a restart."""
         while True:
             lost = self.client
-            while not (lost.is_lost.is_set() or lost.is_closed):  # it does not always say that it is closed
+            while not (lost.is_lost.is_set() or lost.is_closed):  # a client does not always set both
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(lost.is_lost.wait(), RETRY_SECONDS)
             await self._note_error(lost.last_error or nats.errors.ConnectionClosedError())
@@ -99,7 +99,7 @@ class NatsTransport(Transport):
             while self._client is lost:
                 try:
                     self._client = await self._connect_in_time(self.host.name)
-                except Exception as error:  # whatever it is, the node cannot do without
+                except Exception as error:  # whatever the error, the node needs a client: try again
                     await self._note_error(error)
                     await asyncio.sleep(RETRY_SECONDS)
             await self._end_links()
@@ -139,7 +139,7 @@ class NatsTransport(Transport):
                 self._servers,
                 name=f"happened {name}",
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=RETRY_SECONDS,  # type: ignore[arg-type]  # it may be a fraction
+                reconnect_time_wait=RETRY_SECONDS,  # type: ignore[arg-type]  # a fraction works, too
                 error_cb=self._note_error,
                 closed_cb=client.lost,
                 **options,
@@ -165,7 +165,7 @@ class NatsTransport(Transport):
             subjects=[subjects],
             retention=retention,
             storage=api.StorageType.FILE,
-            # A full stream refuses publications, which stay in the outboxes; it never drops what it has.
+            # A full stream refuses publications, which stay in the outboxes; it never drops stored messages.
             discard=api.DiscardPolicy.NEW,
             num_replicas=self.replicas,
         )
@@ -187,7 +187,7 @@ class NatsTransport(Transport):
 
     @property
     def max_payload(self) -> int:
-        """What the server takes, less a sixteenth for control information and headers."""
+        """The longest message that the server takes, less a sixteenth for control information and headers."""
         return MAX_FRAME if self._client is None else self._client.max_payload * 15 // 16
 
     def _link_with(self, peer: str) -> Link:
@@ -200,5 +200,5 @@ class NatsTransport(Transport):
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(client.flush(), 1)  # the last acknowledgements
+                await asyncio.wait_for(client.flush(), 1)  # so that the last acknowledgements leave
             await client.close()

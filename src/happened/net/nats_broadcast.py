@@ -1,23 +1,23 @@
 """A broadcast medium over NATS JetStream: a multicast is one publication for all its destinations.
 
-    stream      STREAM-common, beside the links' own: a message is kept until every consumer that matches its
-                subject has acknowledged it
-    subject     STREAM-common.from.b0.b1.….end, where b of index i is a mark of the name of process i if that
-                is a destination and 0 if not: the broker hands a message to its destinations alone. Let each
-                publish to `STREAM-common.me.>`, and make consumers there, for those it sends to, and on
-                `STREAM-common.*.….mark.>` with its own index and mark
-    consumer    one durable pull consumer per (to, from); its sender makes it before it publishes anything
-                for it, so that nothing is published that somebody would miss
+    stream      STREAM-common, beside the links' own: it keeps a message until every consumer that matches
+                the message's subject has acknowledged it
+    subject     STREAM-common.from.b0.b1.….end. For each index i, b is a mark of process i's name if process i
+                is a destination, else 0: so the broker hands a message to its destinations alone. Let each
+                process publish to `STREAM-common.me.>`, and make consumers there for the processes it sends
+                to, and on `STREAM-common.*.….mark.>` with its own index and mark
+    consumer    one durable pull consumer per (to, from); the sender makes it before it publishes anything
+                for that receiver, so that no publication is missed
     message     a packet (wire/packets.py)
 
 Assumes    what the links over JetStream assume (nats.py).
-Promises   the contract of `transport`. A publication that fails goes by the links, and so do the first frame
-           to a peer, by which that comes to know our incarnation, and frames that would be too long.
-           With a key and without TLS everything goes by the links (nats_broker.py).
-           A link publishes nothing behind a frame that is on its way here (medium.py). So the frames on each
-           of a receiver's two subjects come in the order of their numbers but for the links' WINDOW, and
-           the next one that it needs is never behind IN_HAND others.
-Bounds     WINDOW packets are under way to the broker; what waits for that is in the outboxes.
+Promises   the contract of `transport`. Links carry the frames of a failed publication, the first frame to a
+           peer, from which the peer learns our incarnation, and frames that would be too long.
+           With a key and without TLS, links carry everything (nats_broker.py).
+           A link publishes no frame behind one that is under way here (medium.py). So on each of a receiver's
+           two subjects frames come in the order of their numbers, except within the links' WINDOW, and
+           never more than IN_HAND others are before the next one that it needs.
+Bounds     WINDOW packets are being published; further frames wait in the outboxes.
 """
 
 import asyncio
@@ -44,16 +44,16 @@ COUNTS = ("packets", "bytes", "copies", "repaired", "received")
 """Packets published and their bytes; copies that links did not carry; those left to the links after a
 failure; frames that came for us."""
 MOST_MARKS = 2048
-"""Bytes of a subject, of which a server takes 4096 with the rest of a line."""
+"""The longest part of a subject for marks, in bytes; a server takes lines of 4096."""
 
 
 def mark(name: str) -> str:
-    """A name within a subject. Who has the index of a process that left is told from it by this."""
+    """A short token for a name within a subject. It tells a process from the earlier owner of its index."""
     return urlsafe_b64encode(packets.tag(name)[:3]).decode()
 
 
 class NatsBroadcast(NatsTransport):
-    """Links over NATS, and a stream for what several get alike. Arguments are those of `NatsTransport`."""
+    """Links over NATS, and a stream for frames that several peers get alike. Arguments: as NatsTransport."""
 
     _links: "dict[str, SharedLink]"  # type: ignore[assignment]
 
@@ -126,7 +126,7 @@ class NatsBroadcast(NatsTransport):
         )
 
     def _leave_to_links(self, error: Exception) -> None:
-        """After a failure nobody knows what is stored: the links carry all that was under way."""
+        """After a failure it is unknown what is stored: the links carry all frames that were under way."""
         self._queue.clear()
         self._runs.clear()
         for peer, link in self._links.items():
@@ -136,13 +136,13 @@ class NatsBroadcast(NatsTransport):
 
 
 class SharedLink(Link):
-    """A link whose sender publishes some of its frames for others too."""
+    """A link whose sender publishes some of its frames for several peers at once."""
 
     def __init__(self, owner: NatsBroadcast, peer: str) -> None:
         self.claims = Claims()
         self._common, self._counts = owner.common, owner.counts
-        self._has_consumer = False  # at the other end, for what we publish
-        self._shared: deque[tuple[int, int]] = deque()  # stored, while frames before them may be not
+        self._has_consumer = False  # the peer has a consumer for our packets
+        self._shared: deque[tuple[int, int]] = deque()  # stored frames; earlier ones may not be
         super().__init__(owner, peer)
 
     def _acts(self) -> list[Callable[[], Awaitable[None]]]:
@@ -182,8 +182,8 @@ class SharedLink(Link):
         return last
 
     def _opened(self, message: Any, sender: str, to: str) -> tuple[packets.Packet, Frames]:
-        """A packet on the subject of `sender`, and its frames for `to`; RemoteProtocolError if it is not its
-        own, or not for `to`."""
+        """A packet on the subject of `sender`, and its frames for `to`; RemoteProtocolError if the packet is
+        not by `sender`, or not for `to`."""
         self._seal.check(sender, message.headers, self._common, sender, message.data)
         packet = packets.decode(message.data)
         frames = packet.numbered(to)
@@ -201,7 +201,7 @@ class SharedLink(Link):
         self._settle()
 
     def shared(self, first: int, last: int) -> None:
-        """The broker has these frames, in a packet for several."""
+        """The broker has stored these frames, in a packet for several peers."""
         if self.claims:  # otherwise they were left to the link meanwhile
             self._shared.append((first, last))
             self._settle()
@@ -214,7 +214,7 @@ class SharedLink(Link):
             self.wake()
 
     def give_back(self) -> int:
-        """Leave to the link what is claimed; returns how many frames that are."""
+        """Leave all claimed frames to the link; returns how many."""
         given_back = self.claims.give_back()
         self._shared.clear()
         self.wake()
@@ -228,17 +228,17 @@ class SharedLink(Link):
         )
 
     async def _take_packet(self, message: Any) -> None:
-        """Take the frames of a packet that are for us, whose sender's subject says who sent it."""
+        """Take the frames for us from a packet; the packet must be by the sender whose subject it came on."""
         host, peer = self._host, self._peer
         try:
             packet, frames = self._opened(message, peer, host.name)
-        except RemoteProtocolError as error:  # it is no better when it comes again
+        except RemoteProtocolError as error:  # the packet would be no better if it came again
             host.disconnected(peer, False, str(error))
             with contextlib.suppress(nats.errors.Error):
                 await message.term()
             return
         known = host.hello(peer).knows
-        if not known:  # its first frame comes by the link, and says which life of it this is
+        if not known:  # the peer's first frame comes by the link, and tells its incarnation
             with contextlib.suppress(nats.errors.Error):
                 await message.nak(delay=RETRY_SECONDS)
             return
@@ -248,6 +248,6 @@ class SharedLink(Link):
                     f"a packet of {peer!r} with another journal than it has on its link"
                 )
             self._counts["received"] += len(frames)
-            self._hand_over(frames, message, ())  # packets do not tell lives
+            self._hand_over(frames, message, ())  # packets do not tell the sender's lives
         except RemoteProtocolError as error:
             self._refuse(error)

@@ -1,28 +1,28 @@
-"""What links ask of the broker: to store in order, and what it keeps: receipts, and messages to read again.
+"""What links ask of the broker: to publish in order, to keep receipts, and to read messages again.
 
-Receipts   tell what receivers have journaled: by them a node on an old copy of its journal finds out.
+Receipts   say what receivers have journaled: they show a node that its journal is an old copy.
     stream     STREAM-receipts, one message for each subject: the last
     subject    STREAM-receipts.to.from, published by `to`
     message    {"number": k, "to": incarnation, "from": incarnation, "life": of `from`}: `to` has journaled
                the frames of `from` up to link number k, which is of that life (lives.py)
 
 A receiver publishes its receipt after it has journaled frames and before it tells the broker that their
-messages can be deleted. So what was ever published on a link is, at any time, in a message of the link's
-stream or covered by the receipt. A node reads both when it starts, before it publishes:
-    its peer, or the broker, has more of its frames than its journal knows: that is an old copy;
-    its own receipt tells of more of the peer's frames than its journal knows: the same.
+messages can be deleted. So every frame ever published on a link is, at any time, in a message of the link's
+stream or covered by the receipt. A node reads both before it first publishes. Its journal is an old copy
+    if its peer, or the broker, has more of its frames than its journal knows, or
+    if its own receipt covers more of the peer's frames than its journal knows.
 
 Messages   A broker confirms what it has stored, not what was sent to it. With a key of the group and without
-TLS below (nats_security.py), a receiver notices what was altered; but then it is too late, if the sender has
-forgotten it. So
-    a sender asks for each message that was confirmed, and takes it for stored if it is there as it was sent,
-    or its receiver has a receipt of it; otherwise it is published again. A receiver that gets again what it
-    has journaled leaves its receipt once more: that may be what was altered;
-    a receiver asks for each message that it would refuse, and takes what it gets, if that is in order.
+TLS below (nats_security.py), a receiver notices an altered message; but that is too late if the sender has
+forgotten the message. So
+    a sender reads each confirmed message again, and counts it as stored if it is there as it was sent, or if
+    its receiver has a receipt for it; otherwise the sender publishes it again. A receiver that gets again
+    what it has journaled publishes its receipt once more: the earlier receipt may have been altered;
+    a receiver reads each message that it would refuse again, and takes the second reading if it is valid.
 Bounds     one reading for each publication, of its size; OFTEN for a message that was altered in the stream,
            or that somebody else has sent.
 Leaves out acknowledgements of the receiver that are altered into those of another message that it has in
-           hand: if it is killed before it has journaled that one, it is lost. Only TLS keeps from this.
+           hand: if the receiver is killed before it journals that one, it is lost. Only TLS prevents this.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ WINDOW = 8
 PUBLISH_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 FAILURES = (TimeoutError, OSError, ValueError, KeyError, nats.errors.Error)
-"""What comes of reading again if there is no answer, or that is altered too."""
+"""The errors of reading a message again, if no answer comes or the answer is altered too."""
 
 
 class RenewedClient(Client):
-    """A client that can be lost: it has closed for good, as on any error that the broker tells it, or answers
-    stay away."""
+    """A client that can be lost: either it has closed for good, as after any error that the broker reports,
+    or answers fail to come."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,17 +63,17 @@ class Receipt(NamedTuple):
     number: int
     to: bytes  # the incarnation of the receiver, who published it
     sender: bytes  # the incarnation of the sender, as the receiver knows it
-    life: bytes = b""  # of the sender, that numbered the last of those frames; empty: nobody knows
+    life: bytes = b""  # the sender's life that numbered the last of those frames; empty: unknown
 
 
 class Receipts:
-    """The receipts of one pair of processes, in both directions; names are quoted as within subjects."""
+    """The receipts of a pair of processes, in both directions; names are quoted as in subjects."""
 
     def __init__(self, jetstream: Any, stream: str, seal: Seal) -> None:
         self._jetstream, self._stream, self._seal = jetstream, stream, seal
 
     async def publish(self, to: str, sender: str, receipt: Receipt) -> None:
-        """Raises an error of NATS, or TimeoutError, if the broker did not confirm it."""
+        """Raises an error of NATS, or TimeoutError, if the broker did not confirm the receipt."""
         said = {"number": receipt.number, "to": receipt.to.hex(), "from": receipt.sender.hex()}
         if receipt.life:
             said["life"] = receipt.life.hex()
@@ -81,7 +81,7 @@ class Receipts:
         await self._jetstream.publish(subject, body, headers=self._seal.headers(subject, body) or None)
 
     async def last(self, to: str, sender: str) -> Receipt | None:
-        """RemoteProtocolError: something else is there."""
+        """The last receipt; RemoteProtocolError if the message there is not a receipt of `to`."""
         subject = f"{self._stream}.{to}.{sender}"
         message = await kept(self._jetstream, self._stream, subject=subject)
         if message is None:
@@ -99,7 +99,7 @@ class Receipts:
 
 
 async def kept(jetstream: Any, stream: str, **which: Any) -> Any:
-    """A message that the stream still has: of number `seq`, or the last one of a `subject`; None if not."""
+    """A message that the stream still has: of number `seq`, or the last one of a `subject`; else None."""
     try:
         message = await jetstream.get_msg(stream, **which)
     except nats.js.errors.NotFoundError:
@@ -118,8 +118,8 @@ async def publish_in_order(
     failed: Callable[[Exception], None],
     awake: asyncio.Event,
 ) -> None:
-    """Keep a window of what is `following` under way to the broker, in order, and report each that is stored,
-    and whether it is the first one since the last failure. `awake` is set when more may follow."""
+    """Publish the items that `following` returns, in order, a window of them at a time. Report each stored
+    item, and whether it is the first since the last failure. Set `awake` when there may be more items."""
     under_way: deque[tuple[T, asyncio.Future[Any]]] = deque()
     window = 1
     while True:
@@ -134,7 +134,7 @@ async def publish_in_order(
             async with asyncio.timeout(PUBLISH_SECONDS):
                 await stored(each, await future, window == 1)
             window = WINDOW
-        except Exception as error:  # whatever it is, what is not stored is published again
+        except Exception as error:  # whatever the error, items that are not stored are published again
             for _, future in under_way:
                 future.cancel()
             under_way.clear()
@@ -144,20 +144,20 @@ async def publish_in_order(
 
 
 def receipts_of(stream: str) -> str:
-    """The stream of receipts beside a stream of links."""
+    """The name of the stream of receipts beside a stream of links."""
     return f"{stream}-receipts"
 
 
 def reason(error: Exception) -> str:
-    """In words; those that say nothing are mostly of time that has run out."""
+    """The error in words; an error without text is mostly a timeout."""
     if isinstance(error, TimeoutError):
         return "the broker does not answer in time"
     return str(error) or type(error).__name__
 
 
 async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel until they have ended: before Python 3.12 `wait_for`, which the client uses, can lose a
-    cancellation that comes together with a result."""
+    """Cancel the tasks until they have ended: before Python 3.12 `wait_for`, which the client uses, can lose
+    a cancellation that comes together with a result."""
     while pending := [task for task in tasks if not task.done()]:
         for task in pending:
             task.cancel()

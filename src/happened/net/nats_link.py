@@ -1,4 +1,4 @@
-"""One link over NATS JetStream: what it publishes, pulls, acknowledges and compares (nats.py)."""
+"""One link over NATS JetStream: it publishes, pulls, acknowledges, and compares journals (nats.py)."""
 
 import asyncio
 import contextlib
@@ -30,35 +30,35 @@ BATCH_BYTES = 128 * 1024
 IN_HAND = 32
 PULL_SECONDS = 5.0
 REDELIVERY_SECONDS = 3.0
-"""After this long without an acknowledgement the broker hands a message over again: a restarted node waits
-this long for what it had in hand before."""
+"""Without an acknowledgement the broker hands a message over again after this long: a restarted node waits
+this long for the messages that it had in hand before."""
 PATIENCE = 4
-"""Questions of one kind in a row that the broker does not answer on a connection that seems to be good: then
-it is made anew, since the subscription to the answers may have been altered on its way."""
+"""After this many unanswered requests of one kind in a row, on a connection that seems good, the client
+makes a new connection: its subscription to the answers may have been altered on its way."""
 COMPARE_SECONDS = 10.0
-"""Between looks at a peer's receipt, while there is something that it does not tell of."""
+"""Between looks at a peer's receipt, while there are frames that the receipt does not cover."""
 GAP_SECONDS = 10.0
 """A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
-the journal has lost that it came."""
+the journal has lost the record of its arrival."""
 FARTHEST = IN_HAND * BATCH_BYTES
-"""How far the number of a frame can be ahead of the next one: a frame has a byte, and a message that many."""
+"""How far ahead of the next frame a number can be: a frame has at least a byte, a message at most so many."""
 OFTEN = 3
-"""Deliveries after which a message that nobody can read is dropped, where it may be altered on its way."""
+"""Deliveries after which an unreadable message is dropped, where it may have been altered on its way."""
 HELLO = "Happened-Hello"
 EXPIRED = "408"
-"""The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
+"""The status when a request ended without more messages; others mean: the consumer is gone or has moved."""
 
 
 Frames = list[tuple[int, bytes]]
-"""With their link numbers."""
+"""Frames with their link numbers."""
 
 
 class _Arrived(NamedTuple):
-    """Consecutive frames that are not journaled."""
+    """Consecutive frames that have arrived and are not journaled."""
 
     last: int  # link number
     frames: Frames
-    message: Any  # the broker's
+    message: Any  # of the broker
     lives: Sequence[Life]  # of the sender; empty: it does not say
 
 
@@ -83,28 +83,28 @@ class Link:
         self._stream, self._replicas, self._seal = owner.stream, owner.replicas, owner.seal
         self._jetstream = self._client.jetstream(timeout=broker.PUBLISH_SECONDS)
         self._receipts = Receipts(self._jetstream, broker.receipts_of(self._stream), self._seal)
-        self._receipted = 0  # our receipt tells of frames up to this number
-        self._unanswered: Counter[str] = Counter()  # questions in a row, of each kind
-        self._is_current = asyncio.Event()  # nothing shows that our journal is old
+        self._receipted = 0  # our receipt covers frames up to this number
+        self._unanswered: Counter[str] = Counter()  # by kind, the requests in a row without an answer
+        self._is_current = asyncio.Event()  # set once our journal is known not to be old
         self._awake = asyncio.Event()
         self._awake.set()
         self._may_pull = asyncio.Event()
         self._may_pull.set()
         self._met = ""
-        # Arrived and not journaled: by first link number.
+        # By first link number, the frames that have arrived and are not journaled.
         self._in_hand: dict[int, _Arrived] = {}
         self._awaited: tuple[int, float] | None = None  # a frame that later ones wait for, and since when
         self._journaled = asyncio.Event()
         self.tasks = [asyncio.create_task(self._keep(act)) for act in self._acts()]
 
     def _acts(self) -> list[Callable[[], Awaitable[None]]]:
-        """What the link does all the time, each in a task of its own."""
+        """The link's endless activities, each of which runs in a task of its own."""
         return [self._publish, self._pull, self._acknowledge, self._compare_journal]
 
     async def _compare_journal(self) -> None:
-        """Stop the node if the broker knows more of this link than our journal; let it work otherwise. Later,
-        stop it if its peer has other frames under our numbers than we have sent: another node runs on a copy
-        of our journal, and was not ahead of us when we started."""
+        """Stop the node if the broker knows more of this link than our journal does; otherwise let the link
+        work. Later, stop the node if the peer has frames under our numbers that we did not send: then another
+        node runs on a copy of our journal, and was not ahead of us when we started."""
         host, (me, peer) = self._host, (token(self._host.name), token(self._peer))
         mine = host.hello(self._peer).incarnation
         ours = await self._last_receipt(me, peer)
@@ -115,7 +115,7 @@ class Link:
         theirs = await self._last_receipt(peer, me)
         if theirs is not None and theirs.sender == mine and theirs.number > has:
             has, life = theirs.number, theirs.life
-        # Receipts come later than what we hear of the broker itself: less than that shows nothing.
+        # Receipts may lag behind the broker's own answers, so a receipt for fewer frames shows nothing.
         if has < (known := self._outbox().acknowledged):
             has, life = known, b""
         self._note_answer("start")
@@ -133,25 +133,25 @@ class Link:
     async def _last_receipt(self, to: str, sender: str) -> Receipt | None:
         try:
             return await self._receipts.last(to, sender)
-        except RemoteProtocolError as error:  # whoever put it there must not keep us from working
+        except RemoteProtocolError as error:  # whoever put it there must not keep the link from working
             self._host.disconnected(self._peer, False, str(error))
             return None
 
     async def _last_stored(self, incarnation: bytes) -> tuple[int, bytes]:
-        """The last of our frames that is still in the stream of links, and its life."""
+        """The last of our frames that is still in the links' stream, and its life."""
         message = await kept(self._jetstream, self._stream, subject=self._subject())
         if message is None:
             return 0, b""
         try:
             frames = self._read(message, self._peer, self._host.name)
         except RemoteProtocolError:
-            return 0, b""  # not ours: its receiver refuses it too
+            return 0, b""  # not ours: its receiver refuses the message too
         hello = _read_hello((message.headers or {})[HELLO])
         last = frames[-1][0]
         return (last, life_of(last, hello.lives)) if hello.incarnation == incarnation else (0, b"")
 
     def _read(self, message: Any, to: str, sender: str) -> Frames:
-        """The frames of a message on a link's subject, if it was sent there by one of us."""
+        """The frames of a message on a link's subject, if a node of the group sent it there."""
         if HELLO not in (message.headers or {}):
             raise RemoteProtocolError("a message on our subject is not one of ours")
         frames = frames_in(message.data, MAX_FRAME)
@@ -177,7 +177,7 @@ class Link:
         self._ending = asyncio.create_task(broker.end(self.tasks))
 
     async def _keep(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Run one task of the link for ever: an error is logged, and the task begins again."""
+        """Run one activity of the link for ever: an error is logged, and the activity begins again."""
         while True:
             try:
                 await act()
@@ -190,8 +190,8 @@ class Link:
         del self._unanswered[kind]
 
     def _note_failure(self, kind: str, error: Exception) -> None:
-        """If nothing came in time, the broker owes an answer of this kind; after PATIENCE of them the client
-        is lost."""
+        """If no answer of this kind came in time, count it as owed; after PATIENCE owed answers the client is
+        lost."""
         if isinstance(error, TimeoutError) and self._client.is_connected:
             self._unanswered[kind] += 1
             if self._unanswered[kind] >= PATIENCE:
@@ -203,7 +203,7 @@ class Link:
         return self._host.outbox(self._peer)
 
     def _stored(self, number: int) -> None:
-        """The broker has all our frames up to this number."""
+        """The broker has stored all our frames up to this number."""
         self._host.freed(self._peer, number)
 
     async def _publish(self) -> None:
@@ -232,7 +232,7 @@ class Link:
         self._host.disconnected(self._peer, True, f"not published: {reason(error)}")
 
     async def _check_stored(self, confirmation: api.PubAck, batch: Frames) -> None:
-        """RemoteProtocolError: what was confirmed is not what we have published (nats_broker.py)."""
+        """Raise RemoteProtocolError if the stored message is not what we published (nats_broker.py)."""
         if not self._seal.rereads:
             return
         me, peer = self._host.name, self._peer
@@ -250,13 +250,13 @@ class Link:
             raise RemoteProtocolError(f"frame {batch[0][0]} was altered on its way to the broker: use `tls`")
 
     def _subject(self) -> str:
-        """Of what we publish."""
+        """The subject of our messages to the peer."""
         return f"{self._stream}.{token(self._peer)}.{token(self._host.name)}"
 
     async def _publish_batch(self, batch: Frames) -> "asyncio.Future[Any]":
         me, peer = self._host.name, self._peer
         hello = self._host.hello(peer)
-        # Of the lives, that of the last frame: which the receiver has, receipts tell.
+        # Of our lives, send only that of the last frame: receipts tell which life the receiver has.
         lives = ((life, 0),) if (life := life_of(batch[-1][0], hello.lives)) else ()
         hello = hello._replace(lives=lives, heard=b"")
         headers = {HELLO: json.dumps(hello_to_json(hello), separators=(",", ":"))}
@@ -271,7 +271,7 @@ class Link:
         await self._pull_from(self._stream, f"{self._stream}.{me}.{peer}", self._take)
 
     async def _pull_from(self, stream: str, subject: str, take: Callable[[Any], Awaitable[None]]) -> None:
-        """Ask the broker for messages while the link is not paused, and take them as they come."""
+        """Ask the broker for messages while the link is not paused, and take them when they come."""
         await self._is_current.wait()
         consumer = await self._make_consumer(stream, self._host.name, self._peer, subject)
         inbox = self._client.new_inbox()
@@ -301,8 +301,8 @@ class Link:
                 await subscription.unsubscribe()
 
     async def _make_consumer(self, stream: str, to: str, sender: str, subject: str) -> str:
-        """The consumer of one process for what another one publishes: the same, whoever makes it."""
-        # Its name may hold less than a subject does.
+        """Make the consumer of one process for another's messages, the same whoever makes it; its name."""
+        # A consumer's name allows fewer characters than a subject.
         name = f"{token(to)}-from-{token(sender)}".replace("%", "=")
         config = api.ConsumerConfig(
             name=name,
@@ -324,7 +324,7 @@ class Link:
                 await asyncio.sleep(broker.RETRY_SECONDS)
 
     async def _take(self, message: Any) -> None:
-        """Hand the next frames to the node, and keep those that are early."""
+        """Hand the next frames to the node, and keep early ones for later."""
         host, peer = self._host, self._peer
         try:
             frames, hello, told = self._understood(message)
@@ -335,7 +335,7 @@ class Link:
             frames, hello, told = again
         try:
             if hello != self._met:
-                host.meet(peer, told._replace(confirmed=0, lives=()))  # they are those of the message
+                host.meet(peer, told._replace(confirmed=0, lives=()))  # the lives are those of the message
                 self._met = hello
                 host.connected(peer, False)
             self._hand_over(frames, message, told.lives)
@@ -343,7 +343,7 @@ class Link:
             self._refuse(error)
 
     def _understood(self, message: Any) -> tuple[Frames, str, Hello]:
-        """The frames of a message to us, and the hello of its sender, as text too."""
+        """The frames of a message to us, and its sender's hello, as text and decoded."""
         host, peer = self._host, self._peer
         frames, hello = self._read(message, host.name, peer), message.headers[HELLO]
         if frames[0][0] > host.expects(peer) + FARTHEST:
@@ -353,8 +353,8 @@ class Link:
         return frames, hello, _read_hello(hello)
 
     async def _read_again(self, message: Any) -> tuple[Frames, str, Hello] | None:
-        """What the broker has in place of a message that is refused, if that is better; otherwise the message
-        is dropped, at once or after it has come some more times (nats_broker.py)."""
+        """Read a refused message again, and return what the broker has if that is valid; otherwise drop it,
+        at once or after it has come some more times (nats_broker.py)."""
         with contextlib.suppress(*FAILURES):
             is_last = not self._seal.rereads or message.metadata.num_delivered >= OFTEN
             with contextlib.suppress(RemoteProtocolError):
@@ -366,11 +366,11 @@ class Link:
 
     def _hand_over(self, frames: Frames, message: Any, lives: Sequence[Life]) -> None:
         host, peer = self._host, self._peer
-        if frames[-1][0] <= host.received(peer):  # its sender has not seen our receipt, if it is there at all
+        if frames[-1][0] <= host.received(peer):  # its sender has not seen our receipt, if there is one
             self._receipted = 0
         self._in_hand[frames[0][0]] = _Arrived(frames[-1][0], frames, message, lives)
         before = 0
-        while before < (expected := host.expects(peer)):  # a node that has stopped takes nothing
+        while before < (expected := host.expects(peer)):  # a stopped node takes nothing
             before = expected
             for first, each in self._in_hand.items():
                 if first <= expected <= each.last:
@@ -383,13 +383,13 @@ class Link:
         self._journaled.set()
 
     def _refuse(self, error: RemoteProtocolError) -> None:
-        """Leave what is in hand unacknowledged, so that it comes again: the cause may be mended."""
+        """Leave the messages in hand unacknowledged, so that they come again: the cause may be mended."""
         self._in_hand.clear()
         self._met = ""
         self._host.disconnected(self._peer, False, str(error))
 
     def _look_for_gap(self) -> None:
-        """Log a frame that later ones have waited for too long."""
+        """Log a frame that later frames have waited for too long."""
         now, expected = asyncio.get_running_loop().time(), self._host.expects(self._peer)
         if not any(first > expected for first in self._in_hand):
             self._awaited = None
@@ -404,13 +404,14 @@ class Link:
             )
 
     async def _acknowledge(self) -> None:
-        """Tell the broker what is journaled. If that is lost, the message comes again, and so does this."""
+        """Acknowledge what is journaled. A lost acknowledgement is sent again when its message comes
+        again."""
         me, peer = self._host.name, self._peer
         while True:
             await self._journaled.wait()
             self._journaled.clear()
             number = self._host.received(peer)
-            if number > self._receipted:  # the broker is to keep how far we have journaled
+            if number > self._receipted:  # publish a receipt of how far we have journaled
                 hello = self._host.hello(peer)
                 receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
                 try:
@@ -430,7 +431,7 @@ class Link:
 
 
 def most_bytes(client: Any) -> int:
-    """About how much goes into one message."""
+    """About how many bytes go into one message."""
     return min(BATCH_BYTES, int(client.max_payload) // 4)
 
 

@@ -1,10 +1,10 @@
-"""How a node shows a NATS server who it is, and how nodes know each other's messages from anybody else's.
+"""How a node authenticates itself to a NATS server, and how nodes authenticate each other's messages.
 
 The server authenticates its clients by a credentials file, an nkey, a token or a certificate. Its permissions
-can keep them apart, but whoever may publish on a node's subjects can speak for it. With a group's key, each
-message has a tag over its place (stream, receiver, sender) and its bytes, which only holders of the key can
-make: other clients of the broker are refused. As on links with a shared key, holders are not told apart.
-With signatures (signatures.py) the tag is the signature of its sender instead, which nobody else can make.
+can keep clients apart, but any client that may publish on a node's subjects can speak for the node. With a
+group's key, each message has a tag over its place (stream, receiver, sender) and its bytes, which only
+holders of the key can make: messages of other clients are refused. As on links with a shared key, holders are
+not told apart. With signatures (signatures.py) the tag is the sender's signature, which nobody else can make.
 """
 
 import hmac
@@ -21,7 +21,7 @@ from .signed import Signer
 
 TAG = "Happened-Tag"
 PLACE = "nats"
-"""The first of the parts that are signed, by which these signatures are told from those of messages."""
+"""The first of the signed parts: it tells these signatures from those of the messages of protocols."""
 
 
 class Seal:
@@ -29,7 +29,7 @@ class Seal:
 
     def __init__(self, key: bytes | str | Path | None, *, protected: bool = False) -> None:
         """`key` is the key itself, or the path of a file that `happened node keys shared` wrote;
-        `protected` says that nothing is altered on its way to the broker."""
+        `protected` says that nothing can be altered on its way to the broker."""
         self._key = key if key is None or isinstance(key, bytes) else read_key(Path(key))
         if self._key is not None and len(self._key) < KEY_SIZE:
             raise LocalProtocolError(
@@ -43,7 +43,7 @@ class Seal:
 
     @property
     def rereads(self) -> bool:
-        """Whether what was altered on its way would be noticed, and can be: see nats_broker.py."""
+        """Whether to read messages again, as altered ones can occur and would be noticed (nats_broker.py)."""
         return not self._is_protected and (self._key is not None or self._signer is not None)
 
     def headers(self, *parts: str | bytes) -> dict[str, str]:
@@ -53,8 +53,8 @@ class Seal:
         return {} if self._key is None else {TAG: self._tag(self._key, parts)}
 
     def check(self, speaker: str, headers: Mapping[str, str] | None, *parts: str | bytes) -> None:
-        """Raise RemoteProtocolError unless the process `speaker`, or without signatures any holder of the
-        key, has sent these parts together."""
+        """Raise RemoteProtocolError unless the process `speaker` has sent these parts together; without
+        signatures, any holder of the key may have sent them."""
         told = (headers or {}).get(TAG, "")
         if self._signer is not None:
             try:
@@ -78,15 +78,15 @@ class Seal:
 
 
 def connect_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of NatsTransport for the settings of `[nats]` about who we are; paths are ready to open."""
+    """Arguments of NatsTransport that say who we are, from the settings of `[nats]`; paths can be opened."""
     names = {"credentials": "user_credentials", "nkey": "nkeys_seed", "token": "token", "key": "key"}
     options: dict[str, Any] = {names[each]: settings[each] for each in names if each in settings}
     for setting in ("credentials", "nkey"):
         if setting in settings:
-            read_file(Path(settings[setting]))  # which says if it cannot be read
+            read_file(Path(settings[setting]))  # it raises if the file cannot be read
     if (tls := settings.get("tls")) is not None:
         try:
-            # The broker is checked against `authority`, or those of the system.
+            # The broker's certificate is checked against `authority`, or else the system's authorities.
             options["tls"] = context = ssl.create_default_context(cafile=tls.get("authority"))
             if "certificate" in tls:
                 context.load_cert_chain(tls["certificate"], tls.get("private_key"), password="")
@@ -96,5 +96,5 @@ def connect_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_protected(servers: Sequence[str], options: Mapping[str, Any]) -> bool:
-    """Whether TLS keeps what goes to these servers as it is."""
+    """Whether TLS protects what goes to these servers from being altered."""
     return "tls" in options or all(server.startswith("tls://") for server in servers)

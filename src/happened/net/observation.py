@@ -1,4 +1,4 @@
-"""What a node tells about itself: what it holds back, numbers, and whether it is well."""
+"""What a node reports about itself: held messages, statistics, and health."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def pending(running: Running) -> list[Pending]:
 
 
 def stats(running: Running, hosting: Hosting) -> dict[str, Any]:
-    """Those of the engine, the links and the commits; the node adds what it alone knows."""
+    """Statistics of the engine, the links and the commits; the node adds those that only it knows."""
     engine = running.engine
     return {
         "frames_received": hosting.frames_received,
@@ -61,7 +61,7 @@ def stats(running: Running, hosting: Hosting) -> dict[str, Any]:
 
 
 def health(running: Running, why_wait: str | None, transfers: Sequence[str]) -> Health:
-    """`why_wait`: why multicasts wait, if they do; `transfers`: what is amiss with those of states."""
+    """`why_wait`: why multicasts wait, or None; `transfers`: problems with state transfers."""
     problems = [*transfers] if why_wait is None else [f"{why_wait}: multicasts wait", *transfers]
     engine, members = running.engine, running.members
     away = [
@@ -80,5 +80,5 @@ def health(running: Running, why_wait: str | None, transfers: Sequence[str]) -> 
 
 
 def health_at_rest(state: State, problems: Sequence[str]) -> Health:
-    """Of a node that does not run."""
+    """The health of a node that is not running."""
     return Health(state in (State.NEW, State.REPLAYING), False, (*problems, state.value))

@@ -1,4 +1,4 @@
-"""What an operator does with the members and the topology of a running system: see `Node` for each."""
+"""An operator's changes to the members and the topology of a running system: see `Node` for each."""
 
 import asyncio
 import contextlib
@@ -19,9 +19,9 @@ class Operations:
         self._states = states
         self._running, self._engine, self._members = running, running.engine, running.members
         self._addresses = addresses  # of the peers at the start
-        self._told: set[str] = set()  # whom we have admitted since then
+        self._told: set[str] = set()  # processes that we have admitted since then
 
-    # Members that no topology says.
+    # Changes of members without a topology.
 
     def _check_may_change(self) -> None:
         if (site := self._running.site) is not None:
@@ -32,9 +32,9 @@ class Operations:
     async def join(self, name: str, address: str) -> tuple[str, ...]:
         running = self._running
         self._check_may_change()
-        running.transport.check_address(name, address)  # before everybody hears of it, for ever
+        running.transport.check_address(name, address)  # first: all others remember it for ever
         if name not in self._told and self._members.is_newest(name, address):
-            self._told.add(name)  # a crash came before whoever asked was told
+            self._told.add(name)  # a crash came before the caller got the answer
             await running.flush()
             return tuple(self._members.names)
         with running.input():
@@ -57,7 +57,7 @@ class Operations:
             owed = ", ".join(map(self._engine.roster.name, self._engine.transfers.owed))
             raise LocalProtocolError(f"{name!r} is to give a state to {owed}, and leaves when it has")
         deadline = running.loop.time() + timeout
-        # A protocol that keeps some multicasts back itself may otherwise never have sent them all.
+        # Otherwise a protocol that keeps some multicasts back might never have sent them all.
         running.is_leaving = True
         try:
             while self._engine.machine.queued:
@@ -87,7 +87,7 @@ class Operations:
             raise NodeError(f"{why} in time; it is still a member where that has not been heard")
         await asyncio.sleep(0.01)
 
-    # A topology as a whole.
+    # Changes of the topology.
 
     async def change_topology(
         self, file: Path, addresses: Mapping[str, str] | None, timeout: float
@@ -130,7 +130,7 @@ class Operations:
         running = self._running
         with running.input():
             sites.propose(text)
-            running.after_a_change()  # who is alone in its part is in the next topology at once
+            running.after_a_change()  # a process alone in its part is in the next topology at once
         running.measure_room()
         await running.flush()
         deadline = running.loop.time() + timeout

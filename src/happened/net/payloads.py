@@ -1,7 +1,7 @@
-"""What applications send, as bytes and back: codecs, and headers in front of a payload.
+"""Converts what applications send to bytes and back: codecs, and headers in front of a payload.
 
-A *codec* turns values into payloads and payloads into values. All nodes of a system need the same one:
-payloads do not say which. `codec_of` takes whatever an application may name as its codec:
+A *codec* turns values into payloads and payloads into values. All nodes of a system need the same codec:
+payloads do not say which. `codec_of` accepts as an application's codec:
 
     None               bytes, as they are; other buffers (bytearray, memoryview) are copied
     JSON, MsgPack()    any value that these formats have
@@ -9,8 +9,8 @@ payloads do not say which. `codec_of` takes whatever an application may name as 
     a pydantic model   its instances, or what a pydantic `TypeAdapter` takes, as JSON
     anything else      that has `encode(value) -> bytes` and `decode(payload) -> value`
 
-*Headers* are short texts by name, for what is about a message and not in it. Where a node has them, every
-payload is
+*Headers* are short texts by name, for facts about a message that are not in its value. Where a node has
+them, every payload is
 
     0xE7, version (1 byte), length of the headers (2 bytes, big-endian; 0: none), a JSON object, body
 """
@@ -27,14 +27,14 @@ from .models import Model
 MARK, VERSION = 0xE7, 1
 HEAD = 4
 MAX_HEADERS = 0xFFFF
-"""Bytes of all headers of one message."""
+"""The longest headers of one message, in bytes."""
 OWN = "happened-"
-"""How the names of the headers begin that this package makes."""
+"""The prefix of the names of headers that this package makes."""
 
 
 @runtime_checkable
 class Codec(Protocol):
-    """Any exception of `encode` refuses the multicast, and one of `decode` makes `message.value` raise."""
+    """An exception in `encode` refuses the multicast; one in `decode` is raised by `message.value`."""
 
     def encode(self, value: Any) -> bytes: ...
     def decode(self, payload: bytes) -> Any: ...
@@ -51,7 +51,7 @@ class _Bytes:
 
 
 class _Json:
-    """Compact JSON. What it cannot represent exactly (NaN, sets, keys that are no text) is refused."""
+    """Compact JSON. Values it cannot represent exactly (NaN, sets, keys that are not text) are refused."""
 
     def encode(self, value: Any) -> bytes:
         _check_keys(value)
@@ -92,7 +92,7 @@ class MsgPack:
 
 
 class _Validated:
-    """Instances of pydantic models, told by what these can do: pydantic itself is not imported."""
+    """Instances of pydantic models, recognized by their methods: pydantic itself is not imported."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -117,7 +117,7 @@ JSON: Codec = _Json()
 
 
 def codec_of(named: object) -> Codec:
-    """The codec that an application names; LocalProtocolError if it is none."""
+    """The codec for what an application named; LocalProtocolError if that is not a codec."""
     if named is None:
         return BYTES
     if isinstance(named, type):
@@ -136,7 +136,7 @@ def codec_of(named: object) -> Codec:
 
 
 class Opened(NamedTuple):
-    """A payload without its headers; `trouble` says why they cannot be read."""
+    """A payload with its headers taken off; `trouble` says why they cannot be read."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -151,7 +151,7 @@ class Payloads:
         self.has_headers = headers
 
     def pack(self, value: Any, headers: Mapping[str, str] | None = None) -> bytes:
-        """The payload of a value; LocalProtocolError if the codec or the headers do not take it."""
+        """The payload of a value; LocalProtocolError if the value or the headers cannot be encoded."""
         return self.seal(self.encode(value), headers)
 
     def seal(self, body: bytes, headers: Mapping[str, str] | None) -> bytes:
@@ -173,7 +173,7 @@ class Payloads:
         return open_sealed(payload) if self.has_headers else Opened(payload, {})
 
     def read(self, opened: Opened, name: str) -> Any:
-        """The value of the message of this name; PayloadError if its payload has none."""
+        """The value of the message of this name; PayloadError if its payload cannot be decoded."""
         if opened.trouble:
             raise PayloadError(f"{name}: {opened.trouble}. Give every node headers=True, or none")
         try:
@@ -186,7 +186,7 @@ class Payloads:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse headers of an application that are no text, or have the names of ours."""
+    """Refuse headers of an application that are not text, or use the names of our own."""
     for name, text in headers.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise LocalProtocolError(f"header {name!r}: names and values of headers are text")

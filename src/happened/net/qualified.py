@@ -1,8 +1,8 @@
-"""The layer of incomplete orders. A multicast of theirs takes a label, a priority or a history beside its
-destinations and its payload (ordering/causal/incomplete.py): as keywords, in the journal and in the trace.
+"""The layer of incomplete orders. Their multicasts take a label, a priority or a history besides destinations
+and payload (ordering/causal/incomplete.py), which are recorded as keywords in the journal and in the trace.
 
-In the trace such a message is sent `unordered`, since none of the complete orders is promised of it.
-Attributes of its send say what is: {"label": …}, {"priority": …}, or {"after": …} with the names of the
+In the trace the send of such a message is `unordered`, since no complete order is promised for it.
+Attributes of the send give the keyword: {"label": …}, {"priority": …}, or {"after": …} with the names of the
 messages in its history.
 """
 
@@ -23,13 +23,13 @@ from .link_routes import Routes
 from .signed import HEAD, UNORDERED, SignedOrdered
 
 How = Mapping[str, Any]
-"""Keywords of a machine's `multicast`."""
+"""Keyword arguments of a machine's `multicast`."""
 
 PLAIN: How = {}
 
 
 def keywords(facts: Facts, **given: Any) -> How:
-    """Those of these that are not None; refused if the protocol takes them not."""
+    """The given keywords that are not None; LocalProtocolError if the protocol does not take them."""
     how = {name: value for name, value in given.items() if value is not None}
     for name in how:
         if name != facts.qualifier.keyword:
@@ -44,14 +44,14 @@ def keywords(facts: Facts, **given: Any) -> How:
 
 
 class Qualified:
-    """The layer of an incomplete order: what a multicast says besides is journaled in front of its payload,
+    """The layer of an incomplete order: the keywords of a multicast are journaled in front of its payload, as
     four bytes of length and JSON. `history` is that of our last multicast, if the application manages
     histories."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel, self._machine = kernel, cast(Any, kernel.machine)
         self._keyword = kernel.facts.qualifier.keyword
-        self._how = self._said = PLAIN  # of the next multicast, and of the last
+        self._how = self._said = PLAIN  # keywords of the next multicast, and of the last one
         self.history: CausalHistory | None = None
         kernel.seals.append(self._seal)
         kernel.order = self._order
@@ -111,14 +111,14 @@ def attributes(facts: Facts, how: How, names: Callable[[int], str]) -> dict[str,
 
 
 class Unordered:
-    """The layer of messages outside of all orders: each is delivered once at every destination, when it
-    arrives (Rodrigues & Veríssimo 1995, ch. 5). `routes` say how they travel, `signed` how they are signed.
+    """The layer of messages outside all orders: each is delivered once at every destination, when it
+    arrives (Rodrigues & Veríssimo 1995, ch. 5). `routes` gives their ways, `signed` signs them.
 
     They travel over the same links as the messages of the ordering protocol, which lose and repeat nothing,
-    and past its machine: that only counts their sends and deliveries as events of its process, so that
-    everything has one numbering. Such a message waits for nothing, and nothing waits for it. What its
-    receiver sends next is not ordered after what its sender sent before; a tracker learns nothing from it
-    either.
+    but bypass its machine: the machine only counts their sends and deliveries as events of its process, so
+    that all events have one numbering. Such a message waits for nothing, and nothing waits for it. What its
+    receiver sends next is not ordered after what its sender sent before; nor does a tracker learn anything
+    from it.
     """
 
     def __init__(self, kernel: Kernel, routes: Routes, signed: SignedOrdered | None = None) -> None:
@@ -171,14 +171,14 @@ class Unordered:
         self._spread(message)
 
     def _next_hops(self, message: UnorderedMessage) -> list[int]:
-        """The links that a message of ours is sent on, or one that has arrived."""
+        """The links to send a message on: one of ours, or one that has arrived here."""
         me, place = self._kernel.me, self._routes.place
         if place is not None:
             return [branch.towards for branch in onward(place.branches, message.sender, message.dests)]
         return list(unpack(message.dests & ~(1 << me))) if message.sender == me else []
 
     def _spread(self, message: UnorderedMessage) -> None:
-        """Send a message on, and deliver it if it is for us."""
+        """Forward a message, and deliver it if it is for us."""
         kernel = self._kernel
         for link in self._next_hops(message):
             kernel.links.put(link, wire.encode(message))

@@ -1,11 +1,11 @@
 """The bytes that TCP links carry after the handshake.
 
-    record   length of the sealed rest (4 bytes), the rest: frames, sealed together
+    record   length of the sealed rest (4 bytes), then the rest: frames, sealed together
     frame    length of the body (4 bytes), number (8 bytes), body
 
-Number 0 is for the link itself: a JSON object {"hello": …}, {"have": k} or {"refused": why, "number": k}, or
-nothing: a sign of life. Other numbers are link numbers. Numbers are big-endian. A hello is told with a
-checksum over all that is said with it, {"check": c}: a flipped bit must not be remembered for good.
+Frames with number 0 are for the link itself: a JSON object {"hello": …}, {"have": k} or {"refused": why,
+"number": k}; an empty one is a sign of life. Other numbers are link numbers. Numbers are big-endian. A hello
+comes with a checksum over all that is said with it, {"check": c}, lest a flipped bit be remembered for good.
 """
 
 import json
@@ -22,19 +22,19 @@ from .transport import Hello
 LENGTH = struct.Struct(">I")
 FRAME = struct.Struct(">IQ")
 RECORD_BYTES = 256 << 10
-"""About how much goes into one record; more only if one frame is longer."""
+"""About how many bytes go into one record; more only if a single frame is longer."""
 RECORD_BODIES = RECORD_BYTES - RECORD_BYTES // 8
-"""About how much of that is for the bodies of frames: the rest is for their heads."""
+"""About how many of these are for the bodies of frames; the rest is for their heads."""
 MAX_CONTROL = 1 << 20
-"""Bytes of one control frame."""
+"""The longest control frame, in bytes."""
 MAX_HELLO_MEMBERS = 4096
 MAX_LIVES = 1024
 MAX_TOKEN = 32
-"""Bytes of the name of an incarnation or life."""
+"""The longest name of an incarnation or life, in bytes."""
 
 
 class Records:
-    """Takes whole records of at most `limit` bytes off a stream, and keeps the beginning of the next."""
+    """Splits a stream into whole records of at most `limit` bytes, and keeps the beginning of the next."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -62,7 +62,7 @@ class Records:
 
 
 def frames_in(record: bytes, limit: int) -> list[tuple[int, bytes]]:
-    """The numbers and bodies of a record's frames; RemoteProtocolError if it is not made of whole ones."""
+    """The numbers and bodies of a record's frames; RemoteProtocolError unless it consists of whole frames."""
     frames = []
     position, end = 0, len(record)
     unpack, size = FRAME.unpack_from, FRAME.size
@@ -79,8 +79,8 @@ def frames_in(record: bytes, limit: int) -> list[tuple[int, bytes]]:
 
 
 def fit_record(frames: list[tuple[int, bytes]], longest: int) -> list[tuple[int, bytes]]:
-    """Those of the first frames that go into one record for a peer that takes frames of `longest` bytes: none
-    if the first is longer. Their heads count: many short frames must not make a record too long for it."""
+    """The first frames that fit into one record for a peer that takes frames of `longest` bytes; none if the
+    first is longer. Heads count, so that many short frames do not make a record too long for the peer."""
     room = RECORD_BYTES
     for place, (_, frame) in enumerate(frames):
         size = len(frame)
@@ -118,7 +118,7 @@ def read_control(body: bytes) -> dict[str, Any]:
 
 
 def with_check(**said: Any) -> dict[str, Any]:
-    """What is said together with a hello, and a checksum over it."""
+    """The contents of a control frame with a hello, and a checksum over them."""
     return said | {"check": _checksum(said)}
 
 
@@ -127,7 +127,7 @@ def _checksum(said: dict[str, Any]) -> int:
 
 
 def checked_hello(said: dict[str, Any]) -> Hello:
-    """The hello in a control frame, whose checksum must be right."""
+    """The hello in a control frame; RemoteProtocolError if its checksum is wrong."""
     hello = hello_from_json(said["hello"])
     rest = {key: value for key, value in said.items() if key != "check"}
     if said.get("check") != _checksum(rest):

@@ -1,9 +1,9 @@
-"""Frames that one end of a link sent and the other would not take: what each is, and since when.
+"""Frames that one end of a link sent and the other end refused: which frame, why, and since when.
 
-A link keeps its order, so what follows such a frame waits behind it. The frame stays in the sender's outbox
-and is tried again after a delay that grows, alone: its receiver may have been upgraded or configured anew.
+A link keeps its order, so later frames wait behind a refused one. The refused frame stays in the sender's
+outbox and is tried again alone, after a growing delay: its receiver may be upgraded or configured anew.
 
-Bounds     one frame for each link.
+Bounds     one quarantined frame for each link and direction.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Quarantined(NamedTuple):
-    """A frame that is set aside. `outgoing`: we sent it, and the peer refuses it."""
+    """A frame in quarantine. `outgoing`: we sent it, and the peer refuses it."""
 
     peer: str
     outgoing: bool
@@ -23,7 +23,7 @@ class Quarantined(NamedTuple):
 
 
 class Quarantine:
-    """What is set aside now, by peer and direction."""
+    """The frames in quarantine now, by peer and direction."""
 
     def __init__(self) -> None:
         self.by_peer: dict[tuple[str, bool], Quarantined] = {}

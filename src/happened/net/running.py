@@ -1,18 +1,18 @@
-"""What the parts of a started node share, and what each of them does after a step.
+"""The parts of a started node that others share, and what each part does after a step.
 
-hosting.py is the transport's side of a node, sending.py and consumers.py the application's, operations.py its
-operator's, observation.py tells about it; node.py puts them together.
+hosting.py is a node's interface for its transport, sending.py and consumers.py for its application,
+operations.py for its operator; observation.py reports about it; node.py puts them together.
 
-Parked     Frames on disk come back into memory while half of the limit of an outbox is free, as many as fit;
-           one reading at a time for each link. Rows on disk go once the peer has acknowledged what is in
-           them.
-Withheld   Where a message waits for its place among others, what gives it that place may come behind it on
-           the same link: the link must be read, however much is held (`Flow`). So back-pressure is left to
-           the senders: frames are taken and journaled as ever, and acknowledged once there is room. What is
-           not acknowledged stays in their outboxes, and once those are full their applications wait; what the
-           protocol itself has to say still goes. Then a process holds what its limits say and an outbox of
-           each sender beyond; one more for each time that a sender calls anew, since it is told then how far
-           it has come. Bytes are counted anew when the number of messages has changed by an eighth, and SOME.
+Parked     Frames on disk are read back into memory while half of an outbox's limit is free, as many as fit;
+           one reading at a time for each link. Rows on disk are deleted once the peer has acknowledged their
+           frames.
+Withheld   Where a message waits for its place among others, the message that gives that place may come behind
+           it on the same link: the link must be read, however much is held (`Flow`). So back-pressure works
+           on the senders: frames are taken and journaled as ever, and acknowledged once there is room. Frames
+           that are not acknowledged stay in the senders' outboxes; once these are full, the applications
+           there wait, while the protocol's own messages still go. So a process holds what its limits allow,
+           plus an outbox of each sender, plus another each time that a sender reconnects, since it is told
+           then how far it has come. Bytes are counted anew when the number of messages changed by 1/8 + SOME.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ SOME = 16
 class Running:
     """A node's engine and what surrounds it.
 
-    turns   where sends must be serialized
+    turns   decides when this node may send, where sends must be serialized
     fail    stops the node at once
-    room    is set when somebody who waits should look again: there may be room for a multicast; while
-            closing, somebody has acknowledged or is gone
+    room    is set when waiting tasks should look again: there may be room for a multicast, or, while closing,
+            a peer has acknowledged or is gone
     paused  the links that are not read now; `is_leaving`: multicasts wait until the farewell is said
     """
 
@@ -76,12 +76,12 @@ class Running:
     is_leaving: bool = False
 
     def __post_init__(self) -> None:
-        self.joined = self.engine.members.joined  # as far as the transport knows of them
+        self.joined = self.engine.members.joined  # the number of members joined that the transport knows of
         self.flow = Flow(self.limits, relays=self.facts.copies.relays is Relays.COORDINATOR)
-        # A broker hands over no more before it has acknowledgements.
+        # A broker hands over no further messages before it has acknowledgements.
         self._withholds = self.facts.is_agreed and self.transport.acknowledges_for_peers
-        self._due: dict[int, int] = {}  # link numbers whose acknowledgement is withheld
-        self._counted = self._counted_bytes = 0  # messages that were held when they were last counted
+        self._due: dict[int, int] = {}  # by link, the number whose acknowledgement is withheld
+        self._counted = self._counted_bytes = 0  # held messages and their bytes, when last counted
         self._unparking: set[int] = set()
         self.know_routes()
 
@@ -91,7 +91,7 @@ class Running:
 
     @contextlib.contextmanager
     def input(self) -> Iterator[None]:
-        """Inputs of the engine that the application or a peer gives now; those refused change nothing."""
+        """Surround inputs that the application or a peer gives the engine; refused ones change nothing."""
         self.commits.stamp()
         yield
         self.commits.schedule()
@@ -119,7 +119,7 @@ class Running:
             self.unpark()
 
     def _acknowledge(self, received: Mapping[int, int]) -> None:
-        """A batch is durable, in which frames up to these numbers came on these links."""
+        """Acknowledge frames of a durable batch: per link, the number up to which they came."""
         if self._withholds:
             self._due.update(received)
             if self._holds_too_much():
@@ -154,7 +154,7 @@ class Running:
             return
         if (error := done.exception()) is not None:
             self.fail(error)
-        elif links.outboxes.get(link) is outbox:  # and not that of somebody who has its index now
+        elif links.outboxes.get(link) is outbox:  # not the outbox of a later owner of the index
             links.unpark(link, after + 1, done.result())
             if self.life.takes_input:
                 self.transport.wake(self.members.names[link])
@@ -162,7 +162,7 @@ class Running:
             self.unpark()
 
     def measure_room(self) -> None:
-        """Let whoever waits for room look again."""
+        """Wake the tasks that wait for room, so that they look again."""
         if self.turns is not None:
             if self.life.is_running:
                 self.turns.notice()
@@ -196,7 +196,7 @@ class Running:
         if self.site is not None:
             wanted |= self.flow.routes_to_pause(full)
         if (awaited := engine.transfers.awaited) is not None:
-            wanted.discard(awaited.source)  # which is to give the state that deliveries wait for
+            wanted.discard(awaited.source)  # it is to give the state that deliveries wait for
         names = self.members.names
         for link in wanted - self.paused:
             self.transport.pause(names[link])
@@ -204,10 +204,10 @@ class Running:
             self.transport.resume(names[link])
         self.paused = wanted
 
-    # Peers that come and go.
+    # Peers that join and leave.
 
     def after_a_change(self) -> None:
-        """Call those who were admitted; the links of those who had their indices are no more."""
+        """Call newly admitted peers, and drop the links of the earlier owners of their indices."""
         engine, members = self.engine, self.members
         if engine.members.joined == self.joined:
             return
@@ -227,13 +227,13 @@ class Running:
         except NodeError as error:
             if not peer.joined:
                 raise
-            # An address that another process admitted must not stop us, now or at the next start.
+            # A bad address that another process admitted must not stop us, now or at the next start.
             more = {"event": "cannot call", "node": self.name, "peer": peer.name, "error": str(error)}
             log.error("%s cannot call %s: %s", self.name, peer.name, error, extra=more)
 
     def part_if_done(self, link: int) -> None:
-        """Close the link with a process that has left, if both have everything. Not at once: if the link
-        breaks now, the other calls again to hear that we have all of its frames."""
+        """Close the link with a process that has left, if both have all frames. Wait a little first: if the
+        link breaks now, the peer calls again to hear that we have all of its frames."""
         if self.members.is_done_with(link):
             self.loop.call_later(self.limits.linger, self._part, self.members.names[link])
 
@@ -246,7 +246,7 @@ log = logging.getLogger("happened.node")
 
 
 def check_expiry(seconds: float, facts: Facts) -> None:
-    """Refuse a bound that is none, or a protocol that forgets nothing by the clock."""
+    """Refuse a bound that is not valid, or a protocol that forgets nothing by the clock."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
         raise LocalProtocolError(f"`expiry` is a number of seconds above 0, not {seconds!r}")
     if facts.name not in able(Expires):
@@ -258,14 +258,14 @@ def check_expiry(seconds: float, facts: Facts) -> None:
 
 class Expiry:
     """Forgetting by the clock: with a bound Δ on the time in which every message is delivered, what a process
-    knew Δ ago is delivered everywhere, and need not be told any more (Rodrigues & Veríssimo 1995, §4.5).
+    knew Δ ago is delivered everywhere, and need not be sent any more (Rodrigues & Veríssimo 1995, §4.5).
 
-    Assumes    every message is delivered at all its destinations within Δ (`seconds`) of its multicast, also
+    Assumes    every message is delivered at all its destinations within Δ (`seconds`) of its multicast, even
                when a process is away meanwhile. Where that is false, a message may be delivered before one
                that it follows; nothing is lost or repeated.
-    Promises   `expire` is called at intervals of Δ at least, as an input of the engine: `input` surrounds it.
-               Not while a frame of our own has been waiting for its acknowledgement since the last time: then
-               we see that the assumption is false.
+    Promises   `expire` is called at intervals of at least Δ, as an input of the engine within `input`. It is
+               not called while a frame of our own has been unacknowledged since the last call: that shows
+               that the assumption is false.
     """
 
     def __init__(

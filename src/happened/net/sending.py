@@ -1,5 +1,5 @@
 """The application's multicasts: whether there is room, what is refused, and what goes to the engine; and the
-state that it gives to newcomers.
+application's state, which it gives to newcomers.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from .signed import HEAD
 log = logging.getLogger("happened.node")
 
 PART_BYTES = 128 << 10
-"""Of the state in one message."""
+"""How many bytes of the state one message carries."""
 
 
 def check_state(facts: Facts, *, journaled: bool, topology: bool) -> None:
-    """Raise LocalProtocolError where a state can be neither given nor begun with."""
+    """Raise LocalProtocolError where a node can neither give a state nor begin with one."""
     why = None
     if not journaled:
         why = "a journal, in which it is certain what the state contains"
@@ -41,19 +41,18 @@ def check_state(facts: Facts, *, journaled: bool, topology: bool) -> None:
 
 
 class StateGiving:
-    """The application's side of a state transfer (state_transfer.py). `take` makes its state; None: it gives
-    none.
+    """The application's side of a state transfer (state_transfer.py). `take` returns its state; with None the
+    application gives none.
 
-    Promises   the application is asked for its state between two steps of the event loop, at a time at which
-               it has acknowledged every message that was sent without the newcomer. What it gives is
-               journaled with its acknowledgements so far, or not at all: a node that is killed before asks
-               again.
+    Promises   the application is asked for its state between two steps of the event loop, when it has
+               acknowledged every message that was sent without the newcomer. The state is journaled together
+               with the acknowledgements so far, or not at all: a node that is killed before that asks again.
     """
 
     def __init__(self, running: Running, payloads: Payloads, take: Callable[[], Any] | None) -> None:
         self._running, self._engine, self._payloads = running, running.engine, payloads
         self._take = take
-        self._through: dict[int, int] = {}  # per newcomer, the deliveries that its state must contain
+        self._through: dict[int, int] = {}  # per newcomer, the last delivery that its state must contain
         self._troubles: dict[int, str] = {}
 
     @property
@@ -61,7 +60,7 @@ class StateGiving:
         return self._take is not None
 
     async def await_from(self, source: str) -> None:
-        """Note, in a new journal, that this process begins with a state; an older one knows."""
+        """Note in a new journal that this process begins with a state; an older journal has that note."""
         engine, running = self._engine, self._running
         if engine.transfers.awaited is not None or engine.transfers.has_begun:
             return
@@ -100,14 +99,14 @@ class StateGiving:
                 self._engine.transfers.send_state(newcomer, state, most)
         except EngineFault as error:
             running.fail(error)
-        except Exception as error:  # the application's, which must not end the node
+        except Exception as error:  # the error is the application's, and must not end the node
             self._troubles[newcomer] = f"{type(error).__name__}: {error}"
             log.exception("%s has no state to give", running.name, extra={"node": running.name})
         self._through.pop(newcomer)
 
     def why_wait(self, links: Sequence[int] | None) -> str | None:
         """Why a multicast to these members must wait: a newcomer sends nothing before it has its state, and
-        does not get too much before."""
+        before that others do not send it too much."""
         engine = self._engine
         if (awaited := engine.transfers.awaited) is not None:
             return f"waits for the state that {engine.roster.name(awaited.source)!r} is to give"
@@ -118,7 +117,7 @@ class StateGiving:
         return None
 
     def problems(self) -> Iterator[str]:
-        """For `health`."""
+        """The state transfers that wait, and why, for `health`."""
         engine, name = self._engine, self._engine.roster.name
         if (awaited := engine.transfers.awaited) is not None:
             yield f"waits for the state that {name(awaited.source)} is to give"
@@ -135,7 +134,7 @@ class StateGiving:
 
 
 def lacks_room(limits: Limits, staged: int, kept: int) -> str | None:
-    """Which limit is reached, if one is: of bytes that are not journaled yet, or that the protocol keeps."""
+    """The limit that is reached, if any: on bytes not journaled yet, or on bytes the protocol keeps back."""
     if staged > limits.staged:
         return f"has reached limits.staged ({limits.staged:,} bytes that are not journaled yet)"
     if kept > limits.outbox:
@@ -145,8 +144,8 @@ def lacks_room(limits: Limits, staged: int, kept: int) -> str | None:
 
 
 class Sending:
-    """`stamps`: messages carry the tracker's timestamp of their sending; `confirms`: a multicast waits for
-    the journal."""
+    """The application's multicasts. `stamps`: messages carry the tracker's timestamp of their sending;
+    `confirms`: a multicast waits for the journal."""
 
     def __init__(
         self,
@@ -161,16 +160,16 @@ class Sending:
         self._running, self._engine, self._states = running, running.engine, states
         self._payloads, self._requests = payloads, requests
         self._stamps, self._confirms = stamps, confirms
-        self._beside = HEAD if running.engine.signed is not None else 0  # bytes in front of each payload
+        self._beside = HEAD if running.engine.signed is not None else 0  # a signature's bytes per payload
         facts = running.facts
         self._is_routed = facts.copies.relays is Relays.ROUTERS
-        # Otherwise others pass messages on, or hold what follows a message that somebody else has not got.
+        # Otherwise others forward messages, or hold messages that follow one which somebody has not got yet.
         self._is_alone = facts.copies.relays is Relays.NOBODY and facts.waits.only_for_past
 
     async def room(
         self, to: str | Iterable[str] | None, timeout: float | None, *, refuses: bool = False
     ) -> None:
-        """`refuses`: do not wait for a peer whose policy is to refuse."""
+        """Wait for room. `refuses`: do not wait for a peer whose policy is to refuse."""
         running = self._running
         running.life.check_running()
         links = None if to is None else running.members.destinations(to)
@@ -188,9 +187,9 @@ class Sending:
                 raise NodeFull(f"{running.name!r} {why}; nothing was sent") from None
 
     def why_wait(self, links: Sequence[int] | None) -> str | None:
-        """Why a multicast to these members must wait now; None: it need not. Where it has to wait for a place
-        in a total order, or everybody passes messages on, a full outbox concerns every multicast; where there
-        are routes, those that go that way."""
+        """Why a multicast to these members must wait now; None: it need not. A full outbox concerns every
+        multicast if messages wait for a place in a total order, or if everybody forwards messages; with
+        routes, only the multicasts that go that way."""
         engine, limits = self._engine, self._running.limits
         if self._running.is_leaving:
             return "is leaving"
@@ -211,7 +210,7 @@ class Sending:
         return None
 
     def _full(self, links: Sequence[int] | None) -> list[str]:
-        """Of those that a multicast to these members concerns, the ones whose outboxes are full."""
+        """Of the members that a multicast to these concerns, those whose outboxes are full."""
         full = self._engine.links.full - self._engine.gone
         if links is not None and self._is_alone:
             full &= set(links)
@@ -253,7 +252,7 @@ class Sending:
             links = running.members.destinations(to)
         name = self.send(to, links, self._payloads.encode(value), headers, ordered, how)
         if then is not None:
-            then()  # nothing is committed between these two, for nothing is awaited
+            then()  # no commit comes between these two, as nothing is awaited
         if self._confirms:
             try:
                 await running.commits.settled()
@@ -289,7 +288,7 @@ class Sending:
         ordered: bool,
         how: How,
     ) -> Sent:
-        """Give the engine a multicast for which there is room: `links` are the processes that `to` names."""
+        """Give the engine a multicast for which there is room: `links` are the indices that `to` names."""
         running = self._running
         payload = body
         if headers or self._payloads.has_headers:
@@ -340,7 +339,7 @@ class Sending:
         return self._engine.multicast(destinations, stamped)
 
     def _check_frame(self, destinations: Iterable[int], size: int) -> None:
-        """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
+        """Refuse a payload whose frame is too long for a process on its way, as far as these have told."""
         members = self._running.members
         relayed = bool(self._running.facts.copies.relays) or self._running.site is not None
         links = self._engine.present_links() if relayed else destinations

@@ -1,7 +1,7 @@
 """The layer of the token, for protocols whose sends must be serialized: ordering/token.py on real links.
 
-Everything that concerns it is an input of the kernel: that the node wants its turn or ends it, and frames. So
-the journal has it, and a holder that is killed has the token when it comes back.
+Everything about the token is an input of the kernel: that the node wants its turn or ends it, and frames. So
+the journal has it, and a holder of the token that is killed has the token when it comes back.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from .batch import Input, Take
 from .kernel import Kernel
 
 TURN = 0.005
-"""Seconds: many messages of one sender share one passing of the token, and others do not wait long."""
+"""Seconds: long enough that many messages share one passing of the token, short enough for other senders."""
 LONGEST = 20
 
 
@@ -60,7 +60,7 @@ class Serialization:
         self.kernel.stage(Input.TOKEN_WANTED, 0)
 
     def release(self, *, away: bool = False) -> None:
-        """End our turn. `away`: we shall not hear who asks for the token next."""
+        """End our turn. `away`: we shall not hear further requests for the token."""
         self._send(self.token.release(self._machine.latest, away=away))
         self.kernel.stage(Input.TOKEN_RELEASED, int(away))
 
@@ -92,12 +92,12 @@ class Serialization:
 
 
 class Turns:
-    """When a node asks for the token, and when its turn ends. `input` surrounds what the engine is given.
+    """When a node asks for the token, and when its turn ends. `input` surrounds inputs of the engine.
 
-    A turn begins when the token is here and somebody waits to send. It lasts TURN seconds, in which this node
-    may send as many messages as there is room for; up to LONGEST times that, if none of those who wait has
-    come to send yet. Then the token goes to whoever has asked for it; if nobody has, it stays, and asking
-    again costs nothing. A node that closes passes it on in any case, since others could ask in vain until it
+    A turn begins when the token is here and a task waits to send. It lasts TURN seconds, in which this node
+    may send as many messages as there is room for; up to LONGEST times that, if no waiting task has got to
+    send yet. Then the token goes to a process that asked for it; if none has, it stays, and asking again
+    costs nothing. A node that closes passes the token on in any case, since others could ask in vain until it
     is back.
     """
 
@@ -113,7 +113,7 @@ class Turns:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Somebody waits for a turn meanwhile."""
+        """Within this context, a task waits for a turn."""
         self._waiting += 1
         try:
             self._want()
@@ -127,7 +127,7 @@ class Turns:
                 self._layer.want()
 
     def notice(self) -> None:
-        """See whether our turn has begun; it may have, whenever the engine was given something."""
+        """Check whether our turn has begun: any input of the engine may have begun it."""
         if self._layer.has_turn and self._end is None:
             self._sent_before, self._extended = self._kernel.sent, 0
             self._end = self._loop.call_later(TURN, self._over)
@@ -146,7 +146,7 @@ class Turns:
             self._want()
 
     def cancel(self) -> None:
-        """Do nothing more when our turn is over."""
+        """Cancel what would be done at the end of our turn."""
         if self._end is not None:
             self._end.cancel()
 

@@ -1,16 +1,16 @@
-"""Signatures by the keys of certificates: everybody can check who said something, whoever has passed it on.
+"""Signatures by the keys of certificates: everybody can check who said something, whoever passed it on.
 
     key         the private key of this process, NAME.key of `happened node keys issue`
-    members     a folder with the certificate of every process, NAME.pem; a file may hold several of one
-                process, one after the other, so that what it signed with an earlier key is taken too
+    members     a folder with the certificate of every process, NAME.pem; a file may hold several certificates
+                of its process, one after the other, so that signatures by an earlier key still count
     authority   who issued them, ca.pem
 
-Signatures are ECDSA on the curve P-256 with SHA-256, 64 bytes. A certificate counts if the authority itself
-has issued it, for one process of that name (identity.py), and while it is valid. The folder is looked at
-again whenever a signature cannot be checked with what is known of it: so the certificate of a newcomer, or a
-renewed one, may be put there while nodes run.
+Signatures are ECDSA on the curve P-256 with SHA-256, 64 bytes. A certificate counts while it is valid, if the
+authority itself has issued it, for one process of that name (identity.py). When a signature cannot be checked
+with the certificates read so far, the folder is read again: so the certificate of a newcomer, or a renewed
+one, may be put there while nodes run.
 
-Bounds     certificates are kept for those processes that somebody asked for; a check that fails costs one
+Bounds     certificates are kept only for processes whose signatures were checked; a failed check costs one
            look at a file, and reading it if it has changed.
 Needs      `cryptography` (extra `net`).
 """
@@ -40,15 +40,15 @@ except ImportError:
     raise IdentityError("signatures need cryptography: pip install 'happened[net]'") from None
 
 CONTEXT = b"happened signature 1\0"
-"""What is signed begins with this: what the same key signs in TLS cannot be taken for it."""
+"""The prefix of all signed bytes, so that no signature made in TLS with the same key can pass for one."""
 HALF = SIGNATURE_BYTES // 2
 ALGORITHM = ec.ECDSA(hashes.SHA256())
 MOST_BYTES = 1 << 20
-"""Of a file of certificates."""
+"""The longest file of certificates, in bytes."""
 
 
 class _Certified(NamedTuple):
-    """A key that the authority certifies, from one time to another in seconds since 1970."""
+    """A key that the authority certifies, and the times between which it does, in seconds since 1970."""
 
     key: ec.EllipticCurvePublicKey
     begins: float
@@ -56,13 +56,13 @@ class _Certified(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """What the folder has of one process, and by what its file is told from a later one."""
+    """The certificates of one process in the folder, and a stamp that tells its file from a later one."""
 
     file: tuple[int, int, int]
     keys: list[_Certified]
 
     def trouble(self, signature: bytes, data: bytes) -> str | None:
-        """Why a signature of these bytes does not count; None: it does."""
+        """Why a signature of these bytes does not count; None if it does."""
         why = (
             "was altered on its way, or signed with a key that no certificate in the folder proves: if that "
             "process has a new key, put its certificate there, and the old one behind it in the same file"
@@ -80,17 +80,17 @@ class _Member(NamedTuple):
 
 
 class Signatures:
-    """Signs for the process `me`, and checks what others have signed. See the module for the files."""
+    """Signs for the process `me`, and checks others' signatures. The module's docstring lists the files."""
 
     def __init__(self, me: str, *, key: str | Path, members: str | Path, authority: str | Path) -> None:
-        """IdentityError, with the file, unless everything needed to sign is there and belongs together."""
+        """IdentityError, with the file, unless all files needed to sign are there and belong together."""
         self.me = me
         self._key_file, self._folder, self._authority_file = Path(key), Path(members), Path(authority)
         self.reload()
 
     def reload(self) -> None:
-        """Read the files again: what is signed from now on has the key that is there now. IdentityError
-        leaves everything as it was."""
+        """Read the files again: signatures from now on use the key that is there now. After an IdentityError
+        nothing has changed."""
         key = _private_key(self._key_file)
         authorities = _certificates(self._authority_file)
         own = _read_member(self._path_of(self.me), self.me, authorities)
@@ -127,7 +127,7 @@ class Signatures:
 
 
 def _joined(parts: tuple[str | bytes, ...]) -> bytes:
-    """No two lists of parts are alike in this form."""
+    """One sequence of bytes for a list of parts, different for different lists."""
     told = [part.encode() if isinstance(part, str) else part for part in parts]
     return CONTEXT + b"".join(len(part).to_bytes(8, "big") for part in told) + b"".join(told)
 
@@ -181,7 +181,7 @@ def _certificates(path: Path) -> list[x509.Certificate]:
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Name the file that an error is about."""
+    """Add to an IdentityError the file that it is about."""
     try:
         yield
     except IdentityError as error:

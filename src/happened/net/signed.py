@@ -1,22 +1,22 @@
-"""Messages that their origin has signed: what is signed, where the signature stands, and who checks it.
+"""Messages signed by their origin: what is signed, where the signature is, and who checks it.
 
     payload     version (1 byte)  signature (64 bytes)  the application's payload
 
-Signed are the cluster, the origin's name, its clock, whether the message is ordered, the names of its
-destinations in order, and the application's payload. So whoever passes a message on can neither alter it, nor
-address it to others, nor put it under another name; a new computation needs a new name of the cluster, since
-its clocks begin anew.
+The signature covers the cluster, the origin's name, its clock, whether the message is ordered, the names of
+its destinations in order, and the application's payload. So a process that forwards a message can neither
+alter it, nor address it to others, nor pass it off under another name. A new computation needs a new cluster
+name, since its clocks begin anew.
 
-An origin signs before its machine takes the message, whose clock that machine tells (`coming_clock`): so the
-journal has the payload with its signature, and a replay gives the same bytes although signing draws dice. A
-frame that arrives is checked before anything else sees it, with all the messages that it carries
-(`Message.carries`), by everybody that it comes to, those included who only pass it on. What was journaled has
-been checked, and is replayed as it was.
+An origin signs before its machine takes the message, with the clock that the machine will give it
+(`coming_clock`): so the journal has the payload with its signature, and a replay gives the same bytes
+although signing draws random numbers. Each process checks an arriving frame before anything else sees it,
+with all the messages that it carries (`Message.carries`), even if the process only forwards them. Journaled
+messages were checked, and are replayed without a check.
 
 Bounds     a message is checked once while it is among the last REMEMBERED ones: in `flooding` and `cbcast` it
-           comes many times.
+           arrives many times.
 Leaves out what processes say for themselves: control information, piggybacks of trackers, labels and
-           priorities of incomplete orders. It is as true as the link or the relay that it comes from.
+           priorities of incomplete orders. These are as trustworthy as the link or relay they come from.
 """
 
 import hashlib
@@ -32,12 +32,12 @@ from ..wire import named_codec, piggybacks
 from .kernel import Kernel
 
 SCHEME = "ecdsa-p256-1"
-"""How messages are signed, as hellos and journals tell it."""
+"""The signature scheme, as hellos and journals name it."""
 VERSION = 1
 SIGNATURE_BYTES = 64
 HEAD = 1 + SIGNATURE_BYTES
 REMEMBERED = 4096
-"""Messages that are not checked again when they come again: by another way, or within others."""
+"""How many messages are not checked again when they come again, by another way or within others."""
 ORDERED, UNORDERED = "ordered", "unordered"
 
 
@@ -55,22 +55,22 @@ class Signed:
 
     def __init__(self, signer: Signer, cluster: str) -> None:
         self._signer, self._cluster = signer, cluster
-        self._passed: dict[bytes, None] = {}  # digests of messages that were checked, the oldest first
+        self._passed: dict[bytes, None] = {}  # digests of checked messages, the oldest first
 
     def seal(self, origin: int, clock: int, dests: int, payload: bytes, roster: Roster, kind: str) -> bytes:
-        """The payload with our signature."""
+        """The payload behind our signature."""
         parts = self._parts(roster, origin, clock, dests, kind)
         return bytes((VERSION,)) + self._signer.sign(*parts, payload) + payload
 
     def check(self, message: Any, roster: Roster, *, tracked: bool) -> None:
-        """Raise RemoteProtocolError unless all that a message carries is as its origins have signed it.
-        `tracked`: there are piggybacks around what was signed."""
+        """Raise RemoteProtocolError unless the origins have signed all that a message carries.
+        `tracked`: the tracker's piggybacks wrap the signed payloads."""
         for each in message.carries():
             payload = piggybacks.open_sealed(each.payload).payload if tracked else each.payload
             self.check_one(each, payload, roster, ORDERED)
 
     def check_one(self, message: Any, payload: bytes, roster: Roster, kind: str) -> None:
-        """The same for one message of this kind, with its payload as it was sealed."""
+        """Check one message of this kind, whose sealed payload is `payload`."""
         sender, clock, dests = message.sender, message.clock, message.dests
         if not 0 <= sender < len(roster) or dests >> len(roster):
             raise RemoteProtocolError(
@@ -95,13 +95,13 @@ class Signed:
 
 
 class SignedOrdered:
-    """The layer that signs and checks messages; `is_tracked`: with piggybacks around what was signed, but for
-    messages outside of all orders."""
+    """The layer that signs and checks messages; `is_tracked`: piggybacks wrap the signed payloads, except in
+    messages outside all orders."""
 
     def __init__(self, kernel: Kernel, signed: Signed, *, is_tracked: bool) -> None:
         self._kernel, self.signed, self._is_tracked = kernel, signed, is_tracked
         self._clocks = check_protocol(kernel.facts, kernel.machine)
-        kernel.seals.insert(0, self._seal)  # what is signed is what the application gave
+        kernel.seals.insert(0, self._seal)  # first: the application's own payload is signed
         self._read, kernel.read = kernel.read, self._read_checked
         self._deliver, kernel.deliver = kernel.deliver, self._deliver_opened
 
@@ -110,7 +110,7 @@ class SignedOrdered:
         return self.signed.seal(kernel.me, clock, pack(to), payload, kernel.roster, ORDERED)
 
     def seal_unordered(self, dests: int, payload: bytes) -> bytes:
-        """The same for a message outside of all orders, which is the next event of the process."""
+        """`seal` for a message outside all orders, which is the next event of the process."""
         clock, kernel = self._clocks.clock + 1, self._kernel
         return self.signed.seal(kernel.me, clock, dests, payload, kernel.roster, UNORDERED)
 
@@ -125,8 +125,8 @@ class SignedOrdered:
 
 
 def check_protocol(facts: Facts, machine: Machine) -> TellsClock:
-    """The machine as one that tells its clocks. LocalProtocolError if its protocol, registered by others,
-    does not tell what signatures need to know."""
+    """The machine as one that tells its clocks. LocalProtocolError if a protocol registered by others does
+    not tell what signatures need to know."""
     kinds = named_codec(facts).MESSAGES if facts.wire is not None else ()
     silent = [f"{kind.__name__} tells nothing by `carries`" for kind in kinds if not hasattr(kind, "carries")]
     clocks = having(machine, TellsClock)
@@ -138,7 +138,7 @@ def check_protocol(facts: Facts, machine: Machine) -> TellsClock:
 
 
 def check_node(me: str, signatures: Signer, cluster: str) -> None:
-    """Refuse signatures of another process, or in a system without a name."""
+    """Refuse signatures by another process, or in a system without a name."""
     if signatures.me != me:
         raise LocalProtocolError(f"signatures of {signatures.me!r} are given to {me!r}: give it its own")
     if not cluster:

@@ -1,9 +1,9 @@
-"""What a node takes from a topology file: its place and links, everybody's names, and who only forwards.
+"""A node's part of a topology file: its place and links, everybody's names, and which processes only forward.
 
 Assumes    every process of a system is given the same file; peers compare its digest when they meet.
-Promises   what the file claims was checked (happened.topology), and the ordering protocol relays, so that two
+Promises   the file's claims were checked (happened.topology), and the ordering protocol relays, so that
            processes without a link reach each other. Members are numbered in the order of the file; after
-           changes while the system runs (site_changes.py), those of earlier files first.
+           changes at run time (site_changes.py), members of earlier files come first.
 """
 
 import hashlib
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class Site(NamedTuple):
-    """The part of a topology that one process stands in."""
+    """The place of one process in a topology."""
 
     source: str  # the file
     name: str
     me: int  # its index
-    members: tuple[str, ...]  # routers among them, in the order of their indices
-    routers: int  # bit set: those that only forward
+    members: tuple[str, ...]  # all, with routers, in the order of their indices
+    routers: int  # bit set: the members that only forward
     groups: Mapping[str, tuple[str, ...]]
     place: Place
-    digest: str  # of the graph, its claims, the routes that follow from them, and how often they were before
-    base: str = ""  # the digest without that
+    digest: str  # of the graph, its claims and routes, and `times_before`
+    base: str = ""  # the digest without `times_before`
     edges: frozenset[frozenset[str]] = frozenset()  # all links, by the names at their ends
-    departed: int = 0  # bit set: the members that an earlier topology had
-    addresses: Mapping[str, str] = MappingProxyType({})  # that a change has told
+    departed: int = 0  # bit set: members of earlier topologies that this one lacks
+    addresses: Mapping[str, str] = MappingProxyType({})  # those that a change has told
     times_before: int = 0  # how often this topology was there before
-    witnesses: Mapping[int, int] = MappingProxyType({})  # per forwarder that has any: bit set
+    witnesses: Mapping[int, int] = MappingProxyType({})  # by forwarder, a bit set
     document: Mapping[str, Any] = MappingProxyType({})  # the topology itself
 
     @property
@@ -46,7 +46,7 @@ class Site(NamedTuple):
         return tuple(self.members[link] for link in unpack(self.place.neighbours))
 
     def reachable(self, peers: Mapping[str, str]) -> dict[str, str]:
-        """The addresses of those whom this process is linked with, out of everybody's."""
+        """The addresses of the processes that this one is linked with, out of everybody's."""
         if unknown := sorted(peers.keys() - set(self.members)):
             raise LocalProtocolError(
                 f"{self.source} has no process called {unknown[0]!r}, which is among the peers of "
@@ -77,7 +77,7 @@ class Site(NamedTuple):
 
 
 def check_relays(facts: Facts, file: Path) -> None:
-    """Refuse a protocol whose messages do not travel along links."""
+    """Refuse a protocol whose messages are not forwarded along links."""
     if facts.copies.relays is not Relays.ROUTERS:
         able = ", ".join(sorted(p for p, each in protocols().items() if each.copies.relays is Relays.ROUTERS))
         raise LocalProtocolError(
@@ -87,14 +87,14 @@ def check_relays(facts: Facts, file: Path) -> None:
 
 
 def read_site(path: Path, name: str, facts: Facts, members: Sequence[str] | None = None) -> Site:
-    """The site of process `name`. Raises CausalityError if the file is wrong, does not have it, or the
-    protocol of these facts cannot use it.
+    """The site of process `name`. Raises CausalityError if the file is wrong or lacks the process, or if the
+    protocol of these facts cannot use the topology.
 
-    members   everybody in the order of their indices, for a process that is started after others have come or
-              gone by changes of the topology; default: the processes of the file
+    members   all members in the order of their indices, for a process that is started after changes of the
+              topology; default: the processes of the file
     """
     check_relays(facts, path)
-    from ..topology import load  # which needs networkx and PyYAML
+    from ..topology import load  # topology needs networkx and PyYAML
 
     topology = load(path)
     if members is not None and (unnamed := [each for each in topology.graph if each not in members]):
@@ -139,14 +139,14 @@ def _site(
     )
 
 
-# What processes tell each other of another topology.
+# What processes tell each other about another topology.
 
 
 def proposal(path: Path, present: Site, addresses: Mapping[str, str], past: Sequence[str]) -> str:
-    """The topology of a file as the next one after the present, with addresses of those it links anew.
-    Raises CausalityError if it is no topology, brings back somebody who left, or an address is missing.
+    """The proposal of a file's topology as the next one, with the addresses for its new links.
+    Raises CausalityError if the file is no topology, brings back a departed member, or lacks an address.
 
-    past   the bases of all topologies so far: one that comes back is told apart from itself
+    past   the bases of all topologies so far: they tell a returning topology from its earlier self
     """
     from ..topology import load
 
@@ -167,7 +167,7 @@ def proposed(
     past: Sequence[str],
     **more: Any,
 ) -> str:
-    """The same for a topology that was read from `source`; `more` is said besides."""
+    """`proposal` for a topology that was read from `source`; `more`: further entries of the proposal."""
     from ..topology import to_document
 
     names = [*present.members, *(name for name in topology.graph if name not in present.members)]
@@ -179,12 +179,12 @@ def proposed(
     addresses = {name: address for name, address in addresses.items() if name in new}
     said = {"topology": to_document(topology), "names": names, "addresses": dict(addresses)} | more
     following = site_of(json.dumps(said | {"times before": 0}), present.name)
-    # In the order of the file, as the process reads it that begins with it: the digest is over that.
+    # The digest covers the order of the file, in which a process that begins with it reads it.
     return json.dumps(said | {"times before": past.count(following.base)})
 
 
 def site_of(text: str, name: str) -> Site:
-    """The site of a process in a topology that was proposed. Raises CausalityError if it cannot be one."""
+    """The site of a process in a proposed topology. Raises CausalityError if the proposal is not valid."""
     from ..topology import TopologyError, from_document, refuse
 
     try:

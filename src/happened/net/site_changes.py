@@ -1,40 +1,40 @@
 """From one topology to the next while the system runs: processes and links that come and go.
 
-A change is proposed at one process, and everybody passes the proposal on over all its links. From then on
-the applications wait; what they sent before arrives, over the links of the old topology. When nothing more is
-on its way to anybody, all go on in the new one. Nothing sent in the old one is then left that anybody could
-lack, so no history, log or copy of a witness is needed in the new (compare the flush of Birman, Schiper &
-Stephenson, "Lightweight causal and atomic group multicast", 1991, at the end of a view).
+A change is proposed at one process, and each process passes the proposal on over all its links. From then on
+the applications wait, and messages sent before arrive over the links of the old topology. When no message is
+on its way to anybody any more, all processes go on in the new topology. Nobody can then lack a message of the
+old one, so the new one needs no history, log or copy of a witness from it (compare the flush of Birman,
+Schiper & Stephenson, "Lightweight causal and atomic group multicast", 1991, at the end of a view).
 
     drained    A process says so on a link when it sends nothing more there: its application waits, it holds
-               nothing, and every link whose messages it would send on there is drained towards it. Routes
-               are a tree, so that comes to pass.
+               nothing, and every link whose messages it would forward on that link is drained towards it.
+               Routes are a tree, so this comes to pass.
     finished   A process says so to everybody when all its links are drained both ways.
 
-Who has heard that all are finished goes on. The frames of a link are in order, and news are passed on before
-anything else: so what was sent in the new topology never comes to a process that is still in the old one. Of
-two proposals at once the one with the lesser digest is followed: whoever proposed it never says that it
-expects the other, which therefore nobody can follow.
+A process goes on when it has heard that all are finished. The frames of a link are in order, and news are
+passed on before anything else: so messages sent in the new topology never come to a process that is still in
+the old one. Of two concurrent proposals the one with the lesser digest is followed: its proposer never says
+that it expects the other, so nobody can follow the other.
 
-Assumes    everybody in the old topology takes part: whoever was killed is started again with its journal.
+Assumes    everybody in the old topology takes part: a killed process is started again with its journal.
 Leaves out a process that never comes back and is not succeeded: the others wait, and `awaited` names it.
 
-Succession (site_failures.py) is a change in which one process has failed for good. Whoever hears of it takes
-nothing more from that process and sends it nothing; if it was taken for dead and lives, it is refused. Then
+Succession (site_failures.py) is a change in which one process has failed for good. A process that hears of it
+takes nothing more from the failed one and sends it nothing; if that is alive after all, it is refused. Then
 
-    witness      The heir sends the hops of the failed router that it keeps to those who may lack them
-                 (site_failures.py), so that nobody waits for one any more. When its other neighbours are
-                 drained towards the heir, this has everything that the router was given. It forwards what the
-                 router had not, in its own name, and says "drained" on the router's behalf too.
-    collection   What was sent before the failure comes before the proposal on every link. Who has the
-                 proposal from all its links waits for no hop of the failed process any more (`do_without`),
-                 and says that it is drained when it has gone on from there. Survivors whom only the failed
-                 process connected are told of it in each part, and go on in each part by themselves: a link
-                 between two parts is new, and carries nothing before both its ends are in the new topology.
+    witness      The heir sends the hops of the failed router that it keeps to the processes that may lack
+                 them (site_failures.py), so that nobody waits for one any more. When the router's other
+                 neighbours are drained towards the heir, the heir has everything that the router was given.
+                 It forwards what the router had not, in its own name, and says "drained" on its behalf too.
+    collection   Messages sent before the failure come before the proposal on every link. A process that has
+                 the proposal from all its links waits for no hop of the failed process (`do_without`), and
+                 says that it is drained when it has gone on from there. Survivors whom only the failed
+                 process connected are told in each part, and each part goes on by itself: a link between
+                 two parts is new, and carries nothing before both its ends are in the new topology.
 
-After a succession, everybody tells everybody in the new topology how many messages of each sender came in the
-old one, so that senders know what was lost. A succession may overrule a change that is under way, where it is
-proposed at a process that has not finished: that change then never ends. It is under way alone otherwise.
+After a succession, every process tells all others how many messages of each sender came in the old topology,
+so that senders know what was lost. A succession may overrule a change that is under way, if it is proposed
+at a process that has not finished: that change then never ends. Otherwise only one change is under way.
 """
 
 import hashlib
@@ -66,41 +66,41 @@ from .site_failures import How, Succession, Tally, Witnessing, succession_of, su
 
 
 class Change:
-    """One change under way."""
+    """The state of one change of the topology, while it is under way."""
 
     def __init__(self, text: str, present: Site, *, is_succession: bool = True) -> None:
         self.text = text
         self.following = site_of(text, present.name)
         self.succession = succession_of(text, present) if is_succession else None
-        self.heard: set[int] = set()  # links over which the proposal of a succession has come
+        self.heard: set[int] = set()  # in a succession: links over which its proposal has come
         self.has_acted = False  # in a succession: we have done what the others need of us
-        self.drained: set[int] = set()  # links over which nothing more comes
+        self.drained: set[int] = set()  # links over which no more messages come
         self.said: set[int] = set()  # links on which we have said that we send nothing more
-        self.finished: set[int] = set()  # processes that expect `following`
+        self.finished: set[int] = set()  # processes that have finished, and expect `following`
 
-        # What tells it apart from other changes of the same topology.
+        # Tells this change from other changes of the same topology.
         self.key = self.following.digest
         if self.succession is not None:
             self.key = hashlib.sha256(text.encode()).hexdigest()
-        # Of two changes at once, the one of the lesser rank is followed.
+        # Of two concurrent changes, the one of the lesser rank is followed.
         self.rank = (self.succession is None, self.key)
 
 
 class SiteChanges:
     """The layer of a topology: the site in which the process of a kernel stands, and the change under way.
 
-    Messages come over the links that the topology says, and nothing is multicast while it changes.
+    Messages come only over the topology's links, and nothing is multicast during a change.
     """
 
     key = "site"
 
     def __init__(self, kernel: Kernel, site: Site, routes: Routes) -> None:
         self.site = site
-        self.text = ""  # of the last change, if there was one
-        self.previous = ""  # the digest before it
+        self.text = ""  # the last change's proposal; empty: there was none
+        self.previous = ""  # the digest of the topology before that
         self.previous_links: tuple[str, ...] = ()
-        self.past = [site.base]  # of all topologies with the members there are now, the present one last
-        self.failed: set[int] = set()  # whoever was declared to have failed for good
+        self.past = [site.base]  # of all topologies with the present members, the current one last
+        self.failed: set[int] = set()  # members that were declared to have failed for good
         self.change: Change | None = None
         self.tally = Tally()
         self._put = kernel.links.put
@@ -120,7 +120,7 @@ class SiteChanges:
             kernel.let_go = self._let_go
         kernel.members.do_without(site.departed)
 
-    # What passes.
+    # Functions that the kernel calls.
 
     def _check_settled(self) -> None:
         if self.change is not None:
@@ -154,17 +154,17 @@ class SiteChanges:
             self.witnessing.came_again(failed, message.hop)
 
     def _absent(self) -> set[int]:
-        """Those whom nobody waits for."""
+        """Indices of members that left, were expelled or failed: nobody waits for them."""
         return self._kernel.members.gone | self.failed
 
     def _hold_back(self, through: Mapping[int, int]) -> None:
         self.witnessing.hold_back(through, self._kernel.links.outboxes, self._absent())
 
     def _let_go(self) -> set[int]:
-        """Release what waits for witnesses no more; returns the links on which there is more to send."""
+        """Release frames that wait for witnesses no more; returns the links that have more to send."""
         return self.witnessing.let_go(self._kernel.links.outboxes, self._absent())
 
-    # A change.
+    # Steps of a change.
 
     def propose(self, text: str) -> None:
         """Change the topology, as soon as everything sent so far has arrived everywhere."""
@@ -172,7 +172,7 @@ class SiteChanges:
         if self.site.departed >> self.site.me & 1:
             raise LocalProtocolError(f"{self.site.name!r} has left the topology")
         present = self.change
-        # Nobody can have ended a change that we have not finished, and shall not finish now.
+        # We have not finished the present change and shall not finish it, so nobody can have ended it.
         if present is not None and (
             change.succession is None or present.succession is not None or self.site.me in present.finished
         ):
@@ -259,7 +259,7 @@ class SiteChanges:
                 change.has_acted = True
 
     def _note_change(self) -> None:
-        """Look after each frame whether a change can advance, as long as one is under way."""
+        """While a change is under way, check after each frame whether it can advance."""
         if self.change is not None:
             self._kernel.steps[self.key] = self.advance
         else:
@@ -271,7 +271,7 @@ class SiteChanges:
         self._kernel.barred[failed] = f"{name!r} was declared to have failed for good"
 
     def _send_again(self, failed: int) -> None:
-        """Send the hops of a failed router, as its witness."""
+        """Send the hops of a failed router again, as its witness."""
         neighbours = self.site.place.neighbours & ~pack(self.failed)
         for kept in self.witnessing.kept(failed):
             for link in unpack(kept.address & neighbours):
@@ -308,7 +308,7 @@ class SiteChanges:
             self._end(change)
 
     def _act(self, change: Change, succession: Succession, links: set[int]) -> None:
-        """Do what the others need of us in a succession, if it is time."""
+        """Do our part of a succession, once all that it needs has come."""
         kernel, failed = self._kernel, succession.failed
         if succession.how is How.COLLECTION:
             if links <= change.heard:
@@ -323,7 +323,7 @@ class SiteChanges:
             self.stand_in(failed)
 
     def stand_in(self, failed: int) -> None:
-        """Forward what a failed router has left to forward, as its witness."""
+        """Forward what a failed router still had to forward, as its witness."""
         self._kernel.perform(needed(self._kernel.machine, ReplacesForwarder).stand_in(failed))
 
     def _sources(self, change: Change, link: int) -> set[int]:
@@ -333,16 +333,16 @@ class SiteChanges:
         succession = change.succession
         if succession is not None and succession.failed in sources:
             sources.discard(succession.failed)
-            # What a witness brings in a router's stead, and gets back as a witness of ours, it has.
+            # What the heir brings in the router's stead it has: it need not get it back, even as our witness.
             if succession.how is How.WITNESS and succession.heir not in (None, self.site.me, link):
                 sources.add(succession.heir)
         return sources
 
     def _end(self, change: Change) -> None:
-        """Everybody has finished: go on in the topology that follows."""
+        """All processes have finished: go on in the topology that follows."""
         self.previous, self.previous_links = self.site.digest, self.site.links
         if len(change.following.members) > len(self.site.members):
-            self.past = []  # no digest of theirs is one with these members
+            self.past = []  # no topology so far had the members that there are now
         self.past.append(change.following.base)
         self.change, self.site, self.text = None, change.following, change.text
         self._note_change()
@@ -354,7 +354,7 @@ class SiteChanges:
             self._tell(Account(self.site.digest, self.site.me, account))
 
     def _go_on(self) -> None:
-        """Stand in the new site: everything that anybody sent in the last one has been delivered."""
+        """Move to the new site: everything that anybody sent in the last one has been delivered."""
         site, kernel, members = self.site, self._kernel, self._kernel.members
         for index in range(len(members.roster), len(site.members)):
             members_of(kernel.machine).join(index)
@@ -371,9 +371,9 @@ class SiteChanges:
         members.joined += 1
 
     def digests(self, peer: str) -> set[str]:
-        """Those of the topologies that a peer may be in while we work with it. A change ends for one before
-        another, and they still have to tell each other of it, over a link of the old topology; over a new
-        one nothing may come before it has ended for both."""
+        """The digests of the topologies that a peer may be in while we work with it. A change ends earlier
+        for one process than for another; meanwhile the two tell each other of it over a link of the old
+        topology. Over a new link nothing may come before the change has ended for both."""
         if self.has_failed(peer):
             return set()
         found = {self.site.digest}
@@ -387,7 +387,7 @@ class SiteChanges:
         return any(self.site.members[process] == peer for process in self.failed)
 
     def awaited(self) -> list[str]:
-        """The names of those who have not finished the change under way."""
+        """The names of the processes that have not finished the current change."""
         if self.change is None:
             return []
         here = (1 << len(self.site.members)) - 1 & ~self.site.departed
@@ -396,11 +396,11 @@ class SiteChanges:
         return [self.site.members[p] for p in unpack(here) if p not in self.change.finished]
 
     def lost(self) -> dict[str, int]:
-        """How many messages that we sent before the last succession have not come, by whom they were for."""
+        """By destination, how many messages that we sent before the last succession did not arrive."""
         return {self.site.members[to]: count for to, count in sorted(self.tally.lost.items())}
 
     def unaccounted(self) -> list[str]:
-        """Those to whom we sent before the last succession, and who have not told yet what has come."""
+        """Destinations that have not yet reported which messages from before the last succession arrived."""
         return [self.site.members[to] for to in sorted(self.tally.before)]
 
     def state(self) -> tuple[Any, list[bytes]]:

@@ -1,15 +1,15 @@
-"""A process that has failed for good, who takes its place, and what was lost with it (Rodrigues & Veríssimo,
-§4.4; site_changes.py has the steps that everybody takes).
+"""A process that has failed for good, its heir, and what was lost with it (Rodrigues & Veríssimo, §4.4;
+site_changes.py has the steps that all processes take).
 
-    witness      The heir is a witness of the failed router: it has what that one was given, and forwards what
-                 was not forwarded. Nothing is lost.
-    collection   The heir, new or not, has neither journal nor copies; or there is none, if the failed process
-                 forwards nothing. What only the failed one had, or was on its way to it, is lost: everybody
-                 counts what it sent and what came (`Tally`), and the sender is told how many are missing.
+    witness      The heir is a witness of the failed router: it has what the router was given, and forwards
+                 what the router had not forwarded. Nothing is lost.
+    collection   The heir, new or not, has neither journal nor copies; or there is no heir, if the failed
+                 process forwards nothing. Messages that only it had, or that were on their way to it, are
+                 lost: all count what they sent and what came (`Tally`), and senders learn the difference.
 
-Who failed last is read from journals (ordering/last_to_fail.py): nobody sees what a node does about a
-failure before the frame or the command that told of it is journaled, and snapshots keep whom it has heard of.
-So a journal is searched without being replayed, for which its topology would be needed.
+Journals show which process failed last (ordering/last_to_fail.py): nobody sees what a node does about a
+failure before the frame or command that told of it is journaled, and snapshots keep the failures heard of.
+So a journal is searched without a replay, which would need its topology.
 """
 
 import json
@@ -53,7 +53,7 @@ def succession_proposal(
     past: Sequence[str],
 ) -> str:
     """The topology without a process that has failed for good, as the next one after the present. Raises
-    CausalityError if it cannot be done without, or the heir cannot take its place."""
+    CausalityError if the others need that process, or if the heir cannot take its place."""
     from ..topology import from_document, refuse
     from ..topology.replacement import with_heir, without
 
@@ -89,7 +89,7 @@ def _check_heir(present: Site, failed: str, heir: str | None, how: How) -> None:
 
 
 def check_witnesses(facts: Facts, how: How) -> None:
-    """Refuse a witness where the protocol gives it no copies."""
+    """Refuse a succession by a witness if the protocol gives witnesses no copies."""
     if how is How.WITNESS and facts.name not in able(ReplacesForwarder):
         raise LocalProtocolError(
             f"{facts.name} gives witnesses no copies, so none can take over: start the failed process again "
@@ -98,8 +98,8 @@ def check_witnesses(facts: Facts, how: How) -> None:
 
 
 def succession_of(text: str, site: Site) -> Succession | None:
-    """What a proposal says of a failure, for somebody in this site; None: nothing. Raises CausalityError if
-    that cannot be."""
+    """What a proposal says about a failure, as seen from this site; None: nothing. Raises CausalityError if
+    that is not possible."""
     said = json.loads(text).get("succession")
     if said is None:
         return None
@@ -116,7 +116,7 @@ def succession_of(text: str, site: Site) -> Succession | None:
 
 
 def survivors_in_reach(site: Site, failed: int) -> int:
-    """Those whom this process is connected with by links that do not end at the failed one, and itself."""
+    """The processes, this one included, connected with it by links that avoid the failed one: a bit set."""
     index = {name: i for i, name in enumerate(site.members)}
     edges = [pack(map(index.__getitem__, edge)) for edge in site.edges]
     usable = [edge for edge in edges if not edge >> failed & 1]
@@ -130,18 +130,18 @@ def survivors_in_reach(site: Site, failed: int) -> int:
 
 
 class Tally:
-    """How many messages a process has sent to each other one, and has been given from each, in the present
-    topology; and what was lost when a process of the last one failed."""
+    """How many messages a process has sent to each other one, and was given from each, in the present
+    topology; and how many were lost when a process of the last one failed."""
 
     def __init__(self) -> None:
         self.sent: Counter[int] = Counter()
         self.delivered: Counter[int] = Counter()
-        self.before: dict[int, int] = {}  # sent in the last topology, to those who have given no account yet
-        self.lost: dict[int, int] = {}  # of those: to whom, and how many
-        self.heard: set[int] = set()  # whose accounts have come
+        self.before: dict[int, int] = {}  # sent in the last topology, by destination still to report
+        self.lost: dict[int, int] = {}  # of those, by destination, how many were lost
+        self.heard: set[int] = set()  # processes that have reported
 
     def turn(self, me: int, failed: int | None) -> tuple[tuple[int, int], ...]:
-        """Begin to count anew; returns our own account of the last topology."""
+        """Begin to count anew; returns our report on the last topology."""
         account = tuple(sorted(self.delivered.items()))
         self.before, self.lost, self.heard = {}, {}, set()
         if failed is not None:
@@ -166,18 +166,18 @@ class Tally:
         self.before, self.lost, self.heard = dict(before), dict(lost), set(heard)
 
 
-# Who failed last, by what journals tell.
+# Which process failed last, according to journals.
 
 
 class Record(NamedTuple):
-    """The owner of a journal, and the names of those that it had heard to have failed for good."""
+    """The owner of a journal, and the names of the processes that it had heard to have failed for good."""
 
     name: str
     failed: frozenset[str]
 
 
 def read_record(path: Path) -> Record:
-    """Raises JournalError if it cannot be read, or is in use."""
+    """Read a journal's record; raises JournalError if the journal cannot be read, or is in use."""
     if not path.is_file():
         raise JournalError(f"{path}: no such file")
     journal = Journal(path)
@@ -199,7 +199,7 @@ def read_record(path: Path) -> Record:
 
 
 def _told(kind: int, data: bytes) -> set[str]:
-    """Whom an input declares to have failed."""
+    """The names of the processes that an input declares to have failed."""
     text = ""
     if kind == Input.SITE_PROPOSED:
         text = data.decode()
@@ -211,8 +211,8 @@ def _told(kind: int, data: bytes) -> set[str]:
 
 
 class LastToFail(NamedTuple):
-    last: tuple[str, ...]  # who failed last, as far as is known
-    awaited: tuple[str, ...]  # those whose journals are needed to be sure
+    last: tuple[str, ...]  # the processes that failed last, as far as is known
+    awaited: tuple[str, ...]  # the processes whose journals are needed to be sure
 
 
 def last_of(records: Sequence[Record], members: Sequence[str]) -> LastToFail:
@@ -232,61 +232,61 @@ REPORT_EVERY = 64
 
 
 class KeptFrame(NamedTuple):
-    """A hop of a forwarder."""
+    """A hop that a witness keeps of its forwarder."""
 
     clock: int
-    address: int  # bit set: those it was sent to
+    address: int  # bit set: the processes it was sent to
     frame: bytes
 
 
 class _HeldBack(NamedTuple):
-    """Frames that wait for witnesses: per link the last of them, and per witness what it must have."""
+    """Frames that wait for witnesses: by link the last frame, and by witness the frame that it must have."""
 
     frames: dict[int, int]
     awaited: dict[int, int]
 
 
 class Witnessing:
-    """What a forwarder and its witnesses do for each other on real links, so that one can step in at any
-    time; `put` puts a frame into the outbox of a link.
+    """What a forwarder and its witnesses do for each other on real links, so that a witness can replace the
+    forwarder at any time; `put` puts a frame into the outbox of a link.
 
     The report of Rodrigues & Veríssimo assumes that what a process sends in one step reaches all its
     neighbours or none. Here that is made true for a forwarder that has witnesses, whatever kills it:
 
-    it holds back   Nothing leaves it for others before its witnesses have acknowledged what it sent them in
-                    the same step or before. So they have every hop of it that anybody knows of.
-    they keep       A witness keeps the hops of its forwarder until all others that they were sent to say that
-                    they have come (`HopsTaken`, once in REPORT_EVERY frames), and can send them again.
+    it holds back   It sends nothing to others before its witnesses have acknowledged what it sent them in the
+                    same step or before. So they have every hop of it that anybody has.
+    they keep       A witness keeps the hops of its forwarder until all their other destinations have said
+                    that the hops came (`HopsTaken`, once in REPORT_EVERY frames), and can send them again.
 
     Bounds     a witness keeps, besides what is on its way, at most REPORT_EVERY hops for each neighbour of
-               its forwarder. A witness that is away holds its forwarder up, like any process that messages
-               pass.
+               its forwarder. A witness that is away holds its forwarder up, like any process that forwards
+               messages.
     """
 
     def __init__(self, site: Site, put: Callable[[int, bytes], object]) -> None:
         self._put = put
-        self._held_back: deque[_HeldBack] = deque()  # follows from the outboxes: not in a snapshot
+        self._held_back: deque[_HeldBack] = deque()  # it follows from the outboxes, so no snapshot has it
         self.stand(site)
 
     def stand(self, site: Site) -> None:
-        """Begin in a site: nothing of an earlier one is needed any more."""
+        """Begin in a new site: nothing of an earlier one is needed any more."""
         self._site = site
         self._kept: dict[int, dict[int, KeptFrame]] = {
             forwarder: {} for forwarder, its in site.witnesses.items() if its >> site.me & 1
         }
         self._taken: dict[int, dict[int, int]] = {forwarder: {} for forwarder in self._kept}
-        self._last: dict[int, int] = {}  # per forwarder, the clock of its last hop that came here
+        self._last: dict[int, int] = {}  # per forwarder, the clock of the last hop that came here from it
 
     @property
     def witnesses(self) -> tuple[int, ...]:
         return tuple(unpack(self._site.witnesses.get(self._site.me, 0)))
 
-    # As a forwarder.
+    # Used at a forwarder.
 
     def hold_back(
         self, released: Mapping[int, int], outboxes: Mapping[int, Outbox], absent: Collection[int]
     ) -> None:
-        """Let the frames for witnesses leave, up to these numbers, and the others when they have them."""
+        """Release frames for witnesses now, and the others once the witnesses have acknowledged theirs."""
         witnesses = self.witnesses
         for link, number in released.items():
             if link in witnesses:
@@ -298,7 +298,7 @@ class Witnessing:
             self.let_go(outboxes, absent)
 
     def let_go(self, outboxes: Mapping[int, Outbox], absent: Collection[int]) -> set[int]:
-        """Release what waits for witnesses no more; returns the links concerned."""
+        """Release frames that wait for witnesses no more; returns their links."""
         links: set[int] = set()
         while self._held_back:
             frames, awaited = self._held_back[0]
@@ -311,7 +311,7 @@ class Witnessing:
         return links
 
     def hold_back_again(self, outboxes: dict[int, Outbox], absent: Collection[int]) -> None:
-        """After a restart: nobody knows which frames had left."""
+        """After a restart, hold all frames back anew: which of them had left is not recorded."""
         self._held_back.clear()
         if self.witnesses:
             for link, outbox in outboxes.items():
@@ -319,10 +319,10 @@ class Witnessing:
                     outbox.released = outbox.acknowledged
             self.hold_back({link: each.last for link, each in outboxes.items()}, outboxes, absent)
 
-    # Next to a forwarder, and as its witness.
+    # Used at a forwarder's neighbours and witnesses.
 
     def arrived(self, link: int, message: Any, frame: bytes, number: int) -> None:
-        """A hop of the process at this link has come, in its frame of this number."""
+        """Note a hop of the process at this link, which has come in the frame of this number."""
         if link not in self._site.witnesses or getattr(message, "address", None) is None:
             return
         self._last[link] = message.hop
@@ -350,7 +350,7 @@ class Witnessing:
         }
 
     def kept(self, forwarder: int) -> Iterable[KeptFrame]:
-        """Its hops that somebody may lack, in the order in which it sent them."""
+        """The forwarder's hops that somebody may lack, in the order in which it sent them."""
         return self._kept.get(forwarder, {}).values()
 
     def is_known(self, forwarder: int, clock: int) -> bool:
@@ -359,7 +359,7 @@ class Witnessing:
     def came_again(self, forwarder: int, clock: int) -> None:
         self._last[forwarder] = clock
 
-    # What survives.
+    # Snapshots.
 
     def state(self) -> tuple[list[Any], list[bytes]]:
         kept = [

@@ -1,22 +1,22 @@
-"""A newcomer begins with the application's state at the process that admits it, and with what that lacks.
+"""A newcomer begins with the application's state at the process that admits it, then gets what that lacks.
 
-    asked    The admitting process asks everybody present how many messages they have sent it so far. On the
-             link it asks behind the news of the newcomer: what is sent after the answer can be for that, too.
-    settled  It has delivered so many from each; those that have gone are closed with. So every message that
-             was sent without the newcomer as a destination is delivered here.
-    given    Once its application has acknowledged those, it is asked for its state. That goes to the newcomer
-             as messages of the ordering protocol, so that whatever the newcomer does then follows what the
-             state contains, and a frame says which messages these are.
-    begun    The newcomer keeps all deliveries back until it has them. It hands over the state, and then, in
-             order, those deliveries that the state does not contain.
+    asked    The admitting process asks everybody present how many messages they have sent it so far. On each
+             link the news of the newcomer comes first: messages sent after the answer can go to it, too.
+    settled  The admitting process has delivered so many from each, and has closed with all departed ones. So
+             every message that was sent without the newcomer is delivered here.
+    given    Once its application has acknowledged those, it is asked for its state. The state goes to the
+             newcomer as messages of the ordering protocol, so that whatever the newcomer does then follows
+             what the state contains; a frame says which messages these are.
+    begun    The newcomer keeps all deliveries back until it has these messages. It hands over the state and
+             then, in order, the deliveries that the state does not contain.
 
 Assumes    an application whose state at a process follows from the messages that it has acknowledged there,
-           and whose messages all go to all members. What it sends to others and not to itself, it does in the
-           step in which it sends (docs/runtime.md).
-Bounds     the admitting process keeps the clocks of what was delivered since the admission, as stretches of
-           consecutive ones; so does the newcomer, of what the state contains. The newcomer keeps deliveries
-           back, for which `limits.held` and `limits.held_bytes` hold, but not on the link from the admitting
-           process, whose own multicasts wait.
+           and whose messages all go to all members. If it sends messages to others and not to itself, it
+           changes its state in the step in which it sends (docs/runtime.md).
+Bounds     the admitting process keeps the clocks of messages delivered since the admission, as ranges; so
+           does the newcomer, of messages that the state contains. `limits.held` and `limits.held_bytes` bound
+           the deliveries that the newcomer keeps back, but not on the link from the admitting process, whose
+           own multicasts wait.
 """
 
 import json
@@ -34,22 +34,22 @@ from .batch import Delivery, Input, Take
 from .kernel import Kernel
 
 MOST_NAMES = 4096
-"""Messages that are named one by one before those which are acknowledged are put together."""
+"""How many messages are named one by one before acknowledged ones are merged into ranges."""
 MOST_PARTS = 3000
-"""Messages of one state, whose clocks must fit a frame."""
+"""How many messages one state may take; their clocks must fit a frame."""
 MOST_SETS = 64
-"""Sets of destinations that are told apart before they are counted by process."""
+"""How many sets of destinations are counted before they are summed by process."""
 STATE_CLOCK = 0
-"""Which no message has: that of the state, as a delivery."""
+"""The clock of the state as a delivery; no message has it."""
 
 
 class TransferTally:
-    """How many messages we have sent to each process, and delivered from each. Those sent are counted by
-    their set of destinations, of which there are few, and by process when somebody asks."""
+    """How many messages we have sent to each process, and delivered from each. Sent messages are counted by
+    their set of destinations, of which there are few, and by process only on request."""
 
     def __init__(self) -> None:
         self._sent: Counter[int] = Counter()
-        self._sent_to: dict[int, int] = {}  # those that `_sent` lacks
+        self._sent_to: dict[int, int] = {}  # counts that `_sent` does not have yet
         self.delivered: Counter[int] = Counter()
 
     @property
@@ -77,7 +77,7 @@ class TransferTally:
 
 
 Ranges = dict[int, list[list[int]]]
-"""Per sender, clocks of its messages: first and last of each stretch."""
+"""By sender, ranges of its messages' clocks: the first and the last of each."""
 
 
 def add_clock(names: Ranges, sender: int, clock: int) -> None:
@@ -92,10 +92,10 @@ class Owed:
     """A state that we owe to a newcomer."""
 
     def __init__(self, asked: Iterable[int], due: Mapping[int, int]) -> None:
-        self.asked = set(asked)  # who has not answered yet
+        self.asked = set(asked)  # processes that have not answered yet
         self.due = dict(due)  # per process, how many of its messages the state must contain
-        self.contained: Ranges = {}  # of what was delivered since the admission, what is acknowledged
-        self.delivered: dict[int, tuple[int, int]] = {}  # by number, messages that may not be
+        self.contained: Ranges = {}  # acknowledged messages among those delivered since the admission
+        self.delivered: dict[int, tuple[int, int]] = {}  # by number, those that may not be acknowledged
         self._fold_at = MOST_NAMES
 
     def hand_over(self, delivery: Delivery, unacknowledged: Container[int]) -> None:
@@ -105,18 +105,18 @@ class Owed:
             self._fold_at = MOST_NAMES + 2 * len(self.delivered)
 
     def fold(self, unacknowledged: Container[int]) -> None:
-        """Note what the application has acknowledged meanwhile."""
+        """Move messages that the application has acknowledged meanwhile from `delivered` to `contained`."""
         for number in [each for each in self.delivered if each not in unacknowledged]:
             add_clock(self.contained, *self.delivered.pop(number))
 
 
 class Awaited:
-    """The state that we wait for: from whom, in which of its messages, and what comes meanwhile."""
+    """The state that we wait for: its source, its messages, and the deliveries kept back meanwhile."""
 
     def __init__(self, source: int) -> None:
         self.source = source
-        self.clocks: tuple[int, ...] = ()  # empty: not told yet
-        self.withheld: list[Delivery] = []  # in order; their numbers are not given yet
+        self.clocks: tuple[int, ...] = ()  # of the state's messages; empty: not told yet
+        self.withheld: list[Delivery] = []  # in order; they get their numbers later
 
     def is_part(self, delivery: Delivery) -> bool:
         return delivery.sender == self.source and delivery.clock in self.clocks
@@ -130,11 +130,11 @@ class Transfers:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel, self._me, self._put = kernel, kernel.me, kernel.links.put
         self.tally = TransferTally()
-        self.owed: dict[int, Owed] = {}  # by the newcomer
-        self._given: set[int] = set()  # the newcomers that have had theirs
+        self.owed: dict[int, Owed] = {}  # by newcomer
+        self._given: set[int] = set()  # newcomers that have got their state
         self.awaited: Awaited | None = None
-        self.has_begun = False  # with a state
-        self.contained: Ranges = {}  # in the state we began with
+        self.has_begun = False  # we began with a state
+        self.contained: Ranges = {}  # the messages that this state contains
         kernel.layers.append(self)
         kernel.on_sent.append(self._sent)
         kernel.give = self._hand_over
@@ -143,12 +143,12 @@ class Transfers:
         kernel.inputs[Input.STATE_OWED] = lambda newcomer, data: self.owe(newcomer)
         kernel.inputs[Input.STATE_GIVEN] = self._note_given
         kernel.inputs[Input.STATE_AWAITED] = lambda source, data: self.wait_for(source)
-        kernel.members.keeps_indices.append(lambda: bool(self.owed))  # which names messages by index
+        kernel.members.keeps_indices.append(lambda: bool(self.owed))  # the owed state names messages by index
         kernel.members.news[StateAsked] = self._hear_asked
         kernel.members.news[StateTally] = self._hear_tally
         kernel.members.news[StateGiven] = self._hear_given
 
-    # Where the newcomer is admitted.
+    # At the process that admits the newcomer.
 
     def owe(self, newcomer: int) -> None:
         """Give the process of this index, which has just joined, the application's state."""
@@ -160,7 +160,7 @@ class Transfers:
         self._kernel.stage(Input.STATE_OWED, newcomer)
 
     def waits_for(self, newcomer: int) -> list[int]:
-        """Whose messages the state lacks that it must contain; nobody's: it can be taken."""
+        """The processes whose messages the state still lacks; if there are none, the state can be taken."""
         owed, delivered = self.owed[newcomer], self.tally.delivered
         departures = self._kernel.members.departures
         sources = (owed.asked | owed.due.keys()) - departures.keys()
@@ -168,8 +168,8 @@ class Transfers:
         return sorted(missing | {process for process, each in departures.items() if each.stage < 1})
 
     def send_state(self, newcomer: int, state: bytes, most_bytes: int) -> None:
-        """Multicast the application's state, which has the effects of all that is acknowledged and of nothing
-        else, to a newcomer in messages of at most so many bytes."""
+        """Send a newcomer the application's state, which has the effects of all acknowledged messages and of
+        nothing else, in messages of at most `most_bytes` bytes."""
         kernel, owed = self._kernel, self.owed[newcomer]
         owed.fold(kernel.unacknowledged)
         head = json.dumps(owed.contained, separators=(",", ":")).encode()
@@ -183,12 +183,12 @@ class Transfers:
         self._note_given(newcomer, b"".join(clock.to_bytes(8, "big") for clock in clocks))
 
     def _note_given(self, newcomer: int, data: bytes) -> None:
-        """Our messages of these clocks are the state; they were multicast just before."""
+        """Note that our messages of these clocks, multicast just before, are the state."""
         clocks = tuple(int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8))
         self._put(newcomer, wire.encode(StateGiven(newcomer, clocks)))
         del self.owed[newcomer]
         self._given.add(newcomer)
-        self._kernel.sent -= len(clocks)  # they are not the application's
+        self._kernel.sent -= len(clocks)  # they are not multicasts of the application
         self._kernel.stage(Input.STATE_GIVEN, newcomer, data)
 
     def _sent(self, dests: int, clock: int) -> None:
@@ -198,7 +198,7 @@ class Transfers:
                 add_clock(owed.contained, self._me, clock)
 
     def _hand_over(self, sender: int, clock: int, payload: bytes, history: str) -> None:
-        """Number a delivery; or keep it back until the application has the state that it begins with."""
+        """Number a delivery for the application, or keep it back."""
         self.tally.delivered[sender] += 1
         if self.awaited is not None:  # keep it back until the application has the state that it begins with
             self.awaited.withheld.append(Delivery(0, sender, clock, payload, history))
@@ -214,7 +214,7 @@ class Transfers:
         for owed in self.owed.values():
             owed.hand_over(kernel.unacknowledged[kernel.delivered], kernel.unacknowledged)
 
-    # What others say.
+    # News from others.
 
     def _hear_asked(self, link: int, news: StateAsked) -> None:
         newcomer = news.index
@@ -241,7 +241,7 @@ class Transfers:
             owed.due[link] = news.sent
 
     def _joined(self, index: int) -> None:
-        """Somebody begins under this index: what we know is of whoever had it before."""
+        """Another process begins under this index: drop what we know of the index's earlier owner."""
         self.tally.forget(index)
         self.contained.pop(index, None)
         self._given.discard(index)
@@ -249,10 +249,10 @@ class Transfers:
     def _left(self, index: int) -> None:
         self.owed.pop(index, None)
 
-    # Where it begins.
+    # At the newcomer.
 
     def wait_for(self, source: int) -> None:
-        """Begin with the state that this process gives: nothing is delivered before it."""
+        """Begin with the state that process `source` gives: nothing is delivered before it."""
         self.awaited = Awaited(source)
         self._put(source, wire.encode(StateAsked(self._me)))
         self._kernel.stage(Input.STATE_AWAITED, source)
@@ -266,11 +266,11 @@ class Transfers:
         try:
             self._begin_if_arrived(awaited)
         except RemoteProtocolError:
-            awaited.clocks = ()  # those messages are no state
+            awaited.clocks = ()  # those messages are not a state
             raise
 
     def _begin_if_arrived(self, awaited: Awaited) -> None:
-        """Hand over the state, if all of it is here, and what was kept back that it does not contain."""
+        """If all of the state is here, hand it over, then deliveries kept back that it does not contain."""
         parts = {each.clock: each.payload for each in awaited.withheld if awaited.is_part(each)}
         if len(parts) < len(awaited.clocks):
             return
@@ -292,7 +292,7 @@ class Transfers:
                 self._number(*each[1:])
 
     def _count_withheld(self, delivery: Delivery, times: int) -> None:
-        """What is kept back counts as held, where pausing its link makes progress."""
+        """Count a delivery kept back as held, where pausing its link makes progress."""
         kernel = self._kernel
         if kernel.counts_held and delivery.sender in kernel.links.held:
             kernel.links.count_held(delivery.sender, times)
@@ -305,10 +305,10 @@ class Transfers:
         at = bisect_right(stretches, clock, key=itemgetter(0)) - 1
         return at >= 0 and clock <= stretches[at][1]
 
-    # Surviving.
+    # Snapshots.
 
     def state(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Words of a snapshot's header, and the payloads that are kept back."""
+        """The entries of a snapshot's header, and the payloads that are kept back."""
         tally = [sorted(self.tally.sent.items()), sorted(self.tally.delivered.items())]
         head: dict[str, Any] = {"tally": tally}
         if self.owed:

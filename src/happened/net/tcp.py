@@ -2,16 +2,16 @@
 
 The sender of a link calls; frames go from caller to called, and acknowledgements come back. After the
 handshake (who are you), both say hello (can we work together), and the called end says which frames it has:
-the caller goes on after those. Neither remembers anything of the other before both have accepted each other:
-the caller once it has the other's hello, the called once something but a refusal follows its own. A
-connection that fails in any way is closed, and the caller calls again after a delay that grows. After a frame
-was refused, it is the only one that is sent until it is acknowledged.
+the caller sends the frames after those. Neither end stores anything about the other before both have accepted
+each other: the caller once it has the other's hello, the called end once anything but a refusal follows its
+own hello. A connection that fails in any way is closed, and the caller calls again after a growing delay.
+After a frame was refused, the caller sends that frame alone until it is acknowledged.
 
-Promises   those of transport.py. A peer is who the guard says it is. A name that is not a peer's, a second
-           node of a peer's name with another incarnation, or bytes that break a rule end the connection; the
-           reason is logged once, and other links do not notice.
+Promises   those of transport.py. A peer is the process that the guard says it is. A name that is not a
+           peer's, a second node of a peer's name with another incarnation, or bytes that break a rule end the
+           connection; the reason is logged once, and other links are not affected.
 Bounds     a connection holds one record being received and about one being sent. At most `limits.strangers`
-           connections have not said who they are, each for `limits.handshake` seconds.
+           connections have not said who they are, each for at most `limits.handshake` seconds.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from .transport import Guard, Host, Transport
 BACKLOG = 100
 WITHOUT_DESCRIPTORS_SECONDS = 0.1
 _Bounded = dict[asyncio.Task[None], str]
-"""Connections, oldest first, each with the host it comes from."""
+"""Connections, oldest first, each with the host that it comes from."""
 
 
 class TcpTransport(Transport):
-    """The TCP links of one node. `listen` is "host:port", port 0 for any; `address` is what it became."""
+    """The TCP links of one node. `listen` is "host:port", port 0 for any; `address` has the actual port."""
 
     _links: "dict[str, TcpLink]"
 
@@ -43,8 +43,8 @@ class TcpTransport(Transport):
         self._listen = split_address(listen)
         self.guard = guard
         self.limits = limits or Limits()
-        self._removed: set[str] = set()  # who was a peer
-        self.strangers: dict[Connection, None] = {}  # who has not said who it is, and hello
+        self._removed: set[str] = set()  # names of former peers
+        self.strangers: dict[Connection, None] = {}  # connections that have not said who they are, and hello
         self._server: Listener | None = None
         self.address = listen
 
@@ -98,12 +98,12 @@ class TcpTransport(Transport):
             connection.end("")
         if self._server is not None:
             await self._server.wait_closed()
-        await asyncio.sleep(0)  # connections learn that they are closed
+        await asyncio.sleep(0)  # lets connections learn that they are closed
 
-    # What connections report.
+    # Reports of connections.
 
     def stranger(self, connection: Connection) -> None:
-        """A connection was accepted, and has not said who it is."""
+        """Note an accepted connection that has not said who it is."""
         self.strangers[connection] = None
         if len(self.strangers) > self.limits.strangers:
             oldest = next(iter(self.strangers))
@@ -116,7 +116,7 @@ class TcpTransport(Transport):
             raise HandshakeError(Reason.UNWELCOME, f"{name!r} is {what} of {self.host.name!r}")
 
     def welcome(self, connection: Called) -> None:
-        """Make this connection the peer's link to us; an older connection of that peer ends."""
+        """Make this connection the peer's link to us, and end an older connection of that peer."""
         self.check_peer(connection.peer)
         link = self._links[connection.peer]
         before, link.called = link.called, connection
@@ -126,7 +126,7 @@ class TcpTransport(Transport):
             connection.pause_reading()
 
     def forget(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Note that a connection has ended."""
         self.strangers.pop(connection, None)
         link = self._links.get(connection.peer)
         if link is not None and link.called is connection:
@@ -134,7 +134,7 @@ class TcpTransport(Transport):
 
 
 class TcpLink:
-    """The link with one peer: the connection that it has made, and ours, which is made again when lost."""
+    """The link with one peer: the connection that the peer made, and ours, made again when it is lost."""
 
     def __init__(self, owner: TcpTransport, peer: str, where: str, port: int) -> None:
         self._owner, self._peer = owner, peer
@@ -155,11 +155,11 @@ class TcpLink:
                         self._port,
                         ssl=self._owner.guard.tls(server=False),
                     )
-            except (OSError, UnicodeError) as error:  # the last: no host name, says IDNA
+            except (OSError, UnicodeError) as error:  # UnicodeError: IDNA refuses the host name
                 self._owner.host.disconnected(self._peer, True, str(error) or "no answer in time")
             else:
                 self.calling = connection
-                self._pump()  # what was released since the peer's hello woke nobody
+                self._pump()  # frames released since the peer's hello woke nobody
                 await connection.is_lost.wait()
                 self.calling, probes = None, connection.was_refused
                 attempt = 0 if connection.has_progressed else attempt
@@ -200,13 +200,13 @@ class TcpLink:
 
 class Listener:
     """Accepts connections until closed, counts them from their first instant, and reports those that TLS
-    refuses. asyncio's own server shows a connection only after its TLS handshake, and none
-    whose handshake fails; so a flood of those would be bounded by descriptors alone.
+    refuses. asyncio's own server shows a connection only after a successful TLS handshake, so that only
+    descriptors would bound a flood of connections without one.
 
-    Bounds     at most `limits.strangers` connections have sent nothing, and as many are within their TLS
-               handshake, each for a bounded time; one more ends the oldest of its kind. So whoever calls and
-               speaks at once is not pushed out by any number of others that are silent. One is accepted in
-               each turn of the event loop: a burst does not stop what else it does.
+    Bounds     at most `limits.strangers` connections have sent nothing, and as many are in their TLS
+               handshake, each for a bounded time; one more ends the oldest of its kind. So silent
+               connections, however many, do not push out a caller that speaks at once. Each turn of the event
+               loop accepts one connection: a burst does not stop other work.
     """
 
     def __init__(self, sockets: list[socket.socket], owner: TcpTransport) -> None:
@@ -244,7 +244,7 @@ class Listener:
 
     async def wait_closed(self) -> None:
         await asyncio.gather(*self._tasks, *self._silent, *self._greeting, return_exceptions=True)
-        for each in self.sockets:  # only now does nobody wait on their descriptors
+        for each in self.sockets:  # from now on nobody waits on their descriptors
             each.close()
 
     async def _accept(self, listening: socket.socket) -> None:
@@ -262,7 +262,7 @@ class Listener:
             await asyncio.sleep(0)  # `sock_accept` does not wait as long as others are in the queue
 
     def _enter(self, kind: "_Bounded", task: asyncio.Task[None], host: str) -> None:
-        """Count a connection, and end the oldest of its kind if they are too many."""
+        """Count a connection, and end the oldest of its kind if there are too many."""
         if len(kind) >= self._owner.limits.strangers:
             oldest = next(iter(kind))
             oldest.cancel()
@@ -280,7 +280,7 @@ class Listener:
         loop, came = asyncio.get_running_loop(), asyncio.Event()
         try:
             async with asyncio.timeout(self._seconds):
-                # Until something can be read, or the other side has hung up; nothing is taken.
+                # Wait until something can be read, or the other side has hung up; read nothing yet.
                 loop.add_reader(connection, came.set)
                 try:
                     await came.wait()
@@ -290,7 +290,7 @@ class Listener:
             if task in self._silent:
                 del self._silent[task]
                 self._enter(self._greeting, task, host)
-            context = self._owner.guard.tls(server=True)  # each time, since certificates are renewed
+            context = self._owner.guard.tls(server=True)  # anew each time, since certificates are renewed
             await loop.connect_accepted_socket(
                 lambda: Called(self._owner),
                 connection,
@@ -309,7 +309,7 @@ class Listener:
 
 
 def _why(error: OSError) -> str:
-    """Why TLS failed: for a certificate, what is wrong with that one."""
+    """Why TLS failed: if a certificate was refused, what is wrong with it."""
     told = (getattr(error, "reason", None), getattr(error, "verify_message", None))
     return ": ".join(each for each in told if each) or str(error) or type(error).__name__
 

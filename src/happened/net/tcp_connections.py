@@ -16,11 +16,11 @@ from .terms import CHECKSUM
 from .transport import Guard, Hello, Host
 
 WRITE_AHEAD = 1 << 20
-"""Bytes that may wait in a connection's write buffer."""
+"""How many bytes may wait in a connection's write buffer."""
 SILENT_BEATS = 3
 """Heartbeats without a sign of life after which a connection ends."""
 NUMBER = itemgetter(0)
-"""Of a frame."""
+"""Takes the number of a frame."""
 
 
 class ConnectionOwner(Protocol):
@@ -47,13 +47,13 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._wanted = wanted
         self.peer = ""
-        self._is_proven = False  # the handshake is over at this end: what follows it are records
+        self._is_proven = False  # the handshake is over at this end: records follow
         self._records = Records(owner.limits.frame + RECORD_BYTES + 64)
         self._reason = ""
         self._heard = True
         self._silent = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._lasts: float | None = None  # seconds that the peer's certificate was still valid at first
+        self._lasts: float | None = None  # seconds for which the peer's certificate was valid at the start
         self._is_paused = False
         self._may_write = True
         self._agreed = False  # both have said hello
@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
             self._refuse(error)
 
     def _after(self, what: str, seconds: float, act: Callable[[], None] | str) -> None:
-        """Do this then, or end for this reason, instead of what was to be done before."""
+        """After these seconds call `act`, or end for that reason; replaces an earlier plan for `what`."""
         if what in self._timers:
             self._timers[what].cancel()
         act = partial(self.end, act) if isinstance(act, str) else act
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         """The peer has just been authenticated: the caller says hello."""
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
-        """Take the frames of one record."""
+        """Take the frames of one record, which has arrived."""
         raise NotImplementedError
 
     def _agree(self) -> None:
@@ -133,8 +133,8 @@ class Connection(asyncio.Protocol):
         self.say(**records.with_check(hello=records.hello_to_json(hello), **more))
 
     def end(self, reason: str, *, at_once: bool = False) -> None:
-        """Close the connection, for a reason that is logged unless it is empty; `at_once`: what was written
-        and has not left is dropped."""
+        """Close the connection; a reason that is not empty is logged. `at_once`: data that was written and
+        has not left is dropped."""
         if self._ended:
             return
         self._ended = True
@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()
-            # A peer that does not read must not keep us.
+            # A peer that does not read must not keep the connection open.
             asyncio.get_running_loop().call_later(1.0, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         self.end(str(error))
 
     def _protect(self, ours: Hello, theirs: Hello) -> None:
-        """Both hellos were told; what follows them, in either direction, is checked for damage."""
+        """Both ends have said hello; from now on, data in either direction is checked for damage."""
         if CHECKSUM in ours.terms.features & theirs.terms.features:
             self._handshake.add_checksums()
 
@@ -205,11 +205,11 @@ class Called(Connection):
     def __init__(self, owner: ConnectionOwner) -> None:
         super().__init__(owner, None)
         self._unsaid: int | None = None
-        self._unmet: Hello | None = None  # the caller's hello, until we know that it has accepted ours
+        self._unmet: Hello | None = None  # the caller's hello, until the caller has accepted ours
 
     def acknowledge(self, number: int) -> None:
-        """Acknowledge frames up to this number; a caller that does not read gets the last number once it
-        does."""
+        """Acknowledge frames up to this number; a caller that does not read gets the latest number when it
+        reads again."""
         if self._may_write:
             self.say(have=number)
         else:
@@ -223,7 +223,7 @@ class Called(Connection):
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
-        if self._unmet is not None and frames:  # a caller that goes on after our hello is remembered
+        if self._unmet is not None and frames:  # remember a caller that goes on after our hello
             number, body = frames[0]
             if number or "refused" not in records.read_control(body):
                 host.meet(self.peer, self._unmet)
@@ -243,7 +243,7 @@ class Called(Connection):
                 host.check(self.peer, self._unmet)
                 self._agree()
                 self._owner.welcome(self)
-                host.numbered_in(self.peer, self._unmet.lives)  # before it may send by another medium
+                host.numbered_in(self.peer, self._unmet.lives)  # before the caller may send by another medium
                 self._say_hello(ours, have=host.received(self.peer))
                 self._protect(ours, self._unmet)
 
@@ -260,7 +260,7 @@ class Calling(Connection):
         self._probes = probes
         self.has_progressed = self.was_refused = False
         self.is_lost = asyncio.Event()
-        self._longest = owner.limits.frame  # that the peer takes
+        self._longest = owner.limits.frame  # the longest frame that the peer takes
         self._ours: Hello | None = None
 
     def _speak_first(self) -> None:
@@ -291,7 +291,7 @@ class Calling(Connection):
                         self._probes = False
                         self.pump()
             elif self._agreed:
-                self.has_progressed = True  # it has not hung up on what we sent
+                self.has_progressed = True  # the peer has not hung up on what we sent
 
     def _greeted(self, said: dict[str, Any]) -> None:
         host, theirs = self._owner.host, records.checked_hello(said)
@@ -303,11 +303,11 @@ class Calling(Connection):
         host.meet(self.peer, theirs)
         self._longest = theirs.terms.frame or self._longest
         self._agree()
-        self.say()  # so that it can be sure of us, too
+        self.say()  # the peer then knows that we accept it, too
         self.pump()
 
     def pump(self) -> None:
-        """Send what is released, as long as the connection takes it and the peer takes the frames."""
+        """Send released frames, as long as the connection and the peer take them."""
         outbox = self._owner.host.outbox(self.peer)
         while self._may_write and self._agreed and not self._ended and outbox.released > self._sent:
             if self._probes and self._sent > self._began:

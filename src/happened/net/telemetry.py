@@ -1,22 +1,22 @@
 """OpenTelemetry of a node: spans of what is sent, held, delivered and processed; their context in headers.
 
     send      producer   the application gives a message to the node
-    hold      consumer   from its arrival to its delivery by the protocol, if other events came in between;
-                         `happened.waits_for`: the messages that were missing when it arrived
+    hold      consumer   from the message's arrival to its delivery by the protocol, if other events came in
+                         between; `happened.waits_for`: the messages that were missing when it arrived
     deliver   consumer   from then until the application can have it: journaled, if there is a journal
     process   consumer   what the application does in `with message.processing():`
 
-All spans of a message are in the trace of its send: hold, or deliver where nothing was held, is a child of
-send, deliver of hold, process of deliver; hold and deliver also have a link to send. The context travels in
-the headers that the propagators of OpenTelemetry make: `traceparent` of W3C by default.
+All spans of a message are in the trace of its send: hold is a child of send, deliver of hold (or of send,
+where the message was not held), process of deliver; hold and deliver also have a link to send. The context
+travels in the headers that OpenTelemetry's propagators make: by default `traceparent` of W3C.
 
-Promises   sends of one node start in the order in which they were sent, and so do its deliveries, also when
-           the wall clock is set back: readers of spans may judge the order by them. Each node is a partition
-           (`messaging.destination.partition.id`) of what it sends, and of what it gets, for this reason;
-           messages outside of all orders have none. An exporter that fails stops nothing: its first error is
-           logged. Nothing is journaled: what was not exported when the process ends is lost.
-Bounds     ARRIVALS messages are remembered that have not been delivered; beyond, the oldest have no hold.
-           What a message waits for is told while at most ASKED are on their way to delivery.
+Promises   the send spans of one node start in the order of its sends, and its deliver spans in the order of
+           its deliveries, even when the wall clock is set back: readers of spans may judge the order by them.
+           For this reason each node is a partition (`messaging.destination.partition.id`) of the messages it
+           sends, and of those it gets; messages outside all orders have none. An exporter that fails stops
+           nothing: its first error is logged. Nothing is journaled: spans not exported at exit are lost.
+Bounds     ARRIVALS undelivered messages are remembered; beyond that, the oldest get no hold span. What a
+           message waits for is told while at most ASKED are on their way to delivery.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ from .sending import Sending
 log = logging.getLogger("happened.node")
 
 UNORDERED = OWN + "unordered"
-"""The header of a message that is outside of all orders: its receiver would not know."""
+"""The header of a message outside all orders; without it the receiver could not tell."""
 ARRIVALS = 65_536
 ASKED = 64
 
@@ -56,17 +56,17 @@ class Arrival(NamedTuple):
 
 
 Delivered = tuple[int, Arrival | None]
-"""When a message was delivered; its arrival, if it was held between the two."""
+"""When a message was delivered, and its arrival if it was held before that."""
 
 
 class Telemetry:
-    """What makes the spans of one node. `provider`: None for the one that the process has set."""
+    """Makes the spans of one node. `provider`: None for the tracer provider that the process has set."""
 
     def __init__(self, provider: TracerProvider | None, node: str, cluster: str, payloads: Payloads) -> None:
         self._tracer = trace.get_tracer("happened", __version__, provider)
         self._node, self._cluster, self._payloads = node, cluster, payloads
         self._last = 0  # the time of the last event, in ns
-        self._contexts: dict[int, Context] = {}  # of deliveries that are not acknowledged
+        self._contexts: dict[int, Context] = {}  # by number, of deliveries that are not acknowledged
         self._has_failed = False
 
     def now(self) -> int:
@@ -75,7 +75,7 @@ class Telemetry:
 
     @contextlib.contextmanager
     def _harmless(self) -> Iterator[None]:
-        """Whatever OpenTelemetry was told to do with spans, its errors go to the log."""
+        """Within this context, errors of OpenTelemetry go to the log and stop nothing."""
         try:
             yield
         except Exception as error:
@@ -94,7 +94,7 @@ class Telemetry:
     def sending(
         self, to: tuple[str, ...], size: int, headers: Mapping[str, str] | None, *, ordered: bool
     ) -> Iterator[tuple[Span, Mapping[str, str]]]:
-        """A span for what is sent here, and the headers that the message has."""
+        """A span for what is sent within this context, and the headers for the message."""
         span: Span = trace.INVALID_SPAN
         carried = dict(headers or {})
         if not ordered:
@@ -108,7 +108,7 @@ class Telemetry:
 
     @contextlib.contextmanager
     def _ended(self, span: Span) -> Iterator[None]:
-        """End a span with what is done here; an error is told, but no cancellation."""
+        """End a span when this context ends; the span records an error, but no cancellation."""
         try:
             yield
         except Exception as error:
@@ -147,12 +147,12 @@ class Telemetry:
     # Delivering.
 
     def delivered(self, delivery: Delivery, sender: str, when: Delivered | None) -> None:
-        """The application can have a delivery; `when` it was delivered in this life, if it was."""
+        """The application can have a delivery; `when`: its delivery, if that was in this life."""
         with self._harmless():
             self._contexts[delivery.number] = self._tell(delivery, sender, when)
 
     def _tell(self, delivery: Delivery, sender: str, when: Delivered | None) -> Context:
-        """Make the spans of a delivery; returns the context of what follows it."""
+        """Make the spans of a delivery; returns their context, for the spans that follow."""
         opened = self._payloads.open(delivery.payload)
         context = propagate.extract(opened.headers, Context())
         producer = trace.get_current_span(context).get_span_context()
@@ -173,18 +173,18 @@ class Telemetry:
         return trace.set_span_in_context(span, context)
 
     def forget(self, number: int) -> None:
-        """A delivery is acknowledged: it is not handed out again."""
+        """Forget the context of an acknowledged delivery: it is not handed out again."""
         self._contexts.pop(number, None)
 
     # Processing.
 
     def processing(self, number: int) -> "Callable[[Message], contextlib.AbstractContextManager[Any]]":
-        """What makes the span in which the application processes this delivery."""
+        """A function that makes the span in which the application processes this delivery."""
         return functools.partial(self._process, self._contexts.get(number))
 
     @contextlib.contextmanager
     def _process(self, context: Context | None, message: Message) -> Iterator[Span]:
-        if context is None:  # it was forgotten when it was taken, without a journal, and has come again
+        if context is None:  # without a journal, forgotten when taken; it has come again
             context = propagate.extract(message.headers, Context())
         told = {"messaging.message.id": message.name, "happened.attempt": message.attempt}
         span: Span = trace.INVALID_SPAN
@@ -195,7 +195,7 @@ class Telemetry:
 
 
 class SpanListener(Recorder):
-    """Takes the times at which messages arrive and are delivered from what an engine records."""
+    """Notes when messages arrive and are delivered, from the events that an engine records."""
 
     def __init__(
         self,
@@ -209,16 +209,16 @@ class SpanListener(Recorder):
         self._telemetry, self._me = telemetry, me
         self._pending, self._names = pending, names
         self._arrivals: dict[Name, Arrival] = {}
-        self._delivered: dict[Name, Delivered] = {}  # and not committed
+        self._delivered: dict[Name, Delivered] = {}  # delivered, and not committed yet
 
     def committed(self, deliveries: Iterable[Delivery]) -> None:
-        """The application can have these."""
+        """The application can have these deliveries."""
         for each in deliveries:
             when = self._delivered.pop((each.sender, each.clock), None)
             self._telemetry.delivered(each, self._names(each.sender), when)
 
     def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
-        # What a protocol sends for itself may have no clock; what is only relayed here is not delivered.
+        # A protocol's own messages may have no clock; messages only forwarded here are not delivered.
         clock = getattr(message, "clock", None)
         if clock is not None and self._me in message.to:
             name = (message.sender, clock)
@@ -244,7 +244,7 @@ class SpanListener(Recorder):
 
 
 class TracedSending(Sending):
-    """The same with a span for each message, whose context it carries."""
+    """Sending with a span for each message; the message carries the span's context."""
 
     def __init__(self, telemetry: Telemetry, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
@@ -267,7 +267,7 @@ class TracedSending(Sending):
             if self._has_span:
                 raise
             names = (to,) if isinstance(to, str) else to
-            with self._telemetry.sending(names, 0, headers, ordered=ordered):  # it was refused before
+            with self._telemetry.sending(names, 0, headers, ordered=ordered):  # it was refused before `send`
                 raise
 
     def send(

@@ -1,8 +1,8 @@
-"""On what terms two nodes work together: the part of a hello that comes from configuration and version.
+"""The terms on which two nodes work together: the part of a hello from configuration and version.
 
 Each end tells its terms before frames flow, and refuses a peer whose terms it cannot work with. A term that
-is not told is not compared, and a cluster is only compared where both have one, so that it can be introduced
-node by node. Signatures are on all nodes or none: who tells none makes none.
+is not told is not compared. A cluster's name is only compared if both have one, so that it can be introduced
+node by node. Signatures are on all nodes or none: a node that tells none makes none.
 
 Versions   a node speaks all versions of the link from `lowest` to `highest`; two ends need one in common.
 Features   a node uses an optional part of the link's format only towards a peer that has told its name. So
@@ -28,16 +28,16 @@ MAX_FEATURES = 64
 
 
 class Terms(NamedTuple):
-    """What a node asks of a peer, as it tells it; the defaults are those of a node that tells none."""
+    """A node's conditions for a peer, as it tells them; the defaults are those of a node that tells none."""
 
     cluster: str = ""  # the name of the system; empty: it has none
-    founders: str = ""  # the digest of the first members, told to those who are among them
+    founders: str = ""  # the digest of the first members, told to peers that are among them
     options: str = ""  # the digest of the ordering protocol's options
-    frame: int = 0  # the longest frame that it takes, in bytes; 0: it does not say
+    frame: int = 0  # the longest frame that the node takes, in bytes; 0: it does not say
     lowest: int = LOWEST  # versions of the link
     highest: int = HIGHEST
     features: frozenset[str] = frozenset()
-    signatures: str = ""  # how messages are signed; empty: they are not
+    signatures: str = ""  # the signature scheme of messages; empty: they are not signed
 
     def check_system(self, peer: str, theirs: "Terms") -> None:
         """Raise PeerRefused if a peer is of another system, or of a version too far from ours."""
@@ -53,7 +53,7 @@ class Terms(NamedTuple):
             )
 
     def check_setup(self, peer: str, theirs: "Terms") -> None:
-        """Raise PeerRefused if a peer of our system was set up in another way than we."""
+        """Raise PeerRefused if a peer of our system was set up differently from us."""
         if _differ(self.founders, theirs.founders):
             raise PeerRefused(
                 f"{peer!r} was started with other members than this node: give all nodes the same members, "
@@ -70,7 +70,7 @@ class Terms(NamedTuple):
             )
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the terms of a node that tells none."""
+        """The terms that differ from those of a node that tells none."""
         said = {key: value for key, value in self._asdict().items() if value != self._field_defaults[key]}
         if self.features:
             said["features"] = sorted(self.features)
@@ -78,7 +78,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def from_json(cls, said: Any) -> "Terms":
-        """Raises TypeError or ValueError if these are no terms. What later versions tell besides is left."""
+        """Raises TypeError or ValueError if these are not terms. Terms of later versions are ignored."""
         if not isinstance(said, dict):
             raise TypeError("terms are a table")
         known = {key: said[key] for key in cls._fields if key in said}
@@ -108,9 +108,9 @@ def check_cluster(cluster: str) -> str:
 
 
 def digest_of_options(machine: Machine, options: Mapping[str, Any]) -> str:
-    """Of those options that differ from their defaults: so defaults may be written out, and a version that
-    has an option more agrees with one that does not know it. How a sender frames its own messages for a
-    medium is not compared, since receivers take both forms; nor is its place, which the topology tells."""
+    """The digest of options that differ from their defaults: so defaults may be written out, and a version
+    with one more option agrees with one that does not know it. It leaves out how a sender frames its own
+    messages for a medium, as receivers take both forms, and its place, which the topology tells."""
     parameters = inspect.signature(type(machine)).parameters
     usual = {name: parameter.default for name, parameter in parameters.items()}
     left_out = (machine.facts.copies.common_frame, "place")

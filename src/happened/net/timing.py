@@ -1,11 +1,11 @@
-"""How long messages are held, and how long they take from their arrival to the application, as histograms.
+"""How long messages are held, and how long they take from arrival to the application, as histograms.
 
     hold_seconds       from a message's arrival to its delivery by the ordering protocol
     delivery_seconds   from its arrival to when the application can have it: journaled, if there is a journal
 
-Both are measured by one clock of this process. They leave out what has no arrival of its own: messages to
+One clock of this process measures both. Messages without an arrival of their own are left out: those to
 oneself, unordered ones, and those that come inside others.
-Bounds     ARRIVALS messages are remembered that have not been delivered; beyond, the oldest go uncounted.
+Bounds     ARRIVALS undelivered messages are remembered; beyond that, the oldest are not counted.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ Name = tuple[int, int]
 
 
 class Histogram:
-    """Counts of durations in seconds, by upper bounds; the last count is of those above all bounds."""
+    """Counts of durations in seconds, by upper bounds; the last count is for durations above all bounds."""
 
     __slots__ = ("counts", "sum")
 
@@ -35,13 +35,13 @@ class Histogram:
 
 
 class Timing(Recorder):
-    """Measures what an engine records, and passes it on to another recorder if there is one."""
+    """Measures the events that an engine records, and passes them on to another recorder if there is one."""
 
     def __init__(self, clock: Callable[[], float], recorder: Recorder | None) -> None:
         super().__init__(recorder)
         self._clock = clock
-        self._arrivals: dict[Name, float] = {}  # of messages that are not delivered
-        self._delivered: dict[Name, float] = {}  # when those arrived that are delivered, and not committed
+        self._arrivals: dict[Name, float] = {}  # of messages that are not delivered yet
+        self._delivered: dict[Name, float] = {}  # of those delivered, but not committed yet
         self.hold, self.delivery = Histogram(), Histogram()
 
     def histograms(self) -> dict[str, Histogram]:
@@ -55,10 +55,10 @@ class Timing(Recorder):
             if arrival is not None:
                 self.delivery.observe(now - arrival)
 
-    # What an engine records.
+    # Events that an engine records.
 
     def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
-        clock = getattr(message, "clock", None)  # what a protocol sends for itself may have none
+        clock = getattr(message, "clock", None)  # a protocol's own messages may have none
         if clock is not None:
             self._arrivals[message.sender, clock] = self._clock()
             if len(self._arrivals) > ARRIVALS:

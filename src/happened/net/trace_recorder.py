@@ -1,7 +1,7 @@
 """Writes a node's events as rows of a trace, in Parquet parts that survive the node.
 
-Promises   the rows of a process are those of the inputs in its journal, numbered without gaps, also after
-           kill -9. Rows are written in parts, each whole or absent, and those that were lost in memory are
+Promises   the rows of a process are the events of the inputs in its journal, numbered without gaps, even
+           after kill -9. Rows are written in parts, each whole or absent. Rows that were lost in memory are
            made again when the journal is replayed: it is not shortened before their part is written.
 Layout     DIR/NAME@FIRST-NNNNNN.parquet, FIRST being the first seq of a run of the node. All nodes can share
            one directory, which `happened check` and `happened analyze` take as it is.
@@ -43,7 +43,7 @@ class TraceRecorder(Recorder):
             self._writer = TraceWriter(directory, batch_rows=PART_ROWS, prefix=prefix)
         except (OSError, pa.ArrowException) as error:
             raise NodeError(f"{directory}: cannot hold the trace of {process!r}: {error}") from error
-        self._has_failed = False  # a part was lost: those after it would leave a gap
+        self._has_failed = False  # a part was lost: later parts would leave a gap
         self._row: dict[str, Any] = {"computation": computation, "process": process}
         self._staged: list[dict[str, Any]] = []
 
@@ -89,7 +89,7 @@ class TraceRecorder(Recorder):
         row = {**self._row, "seq": seq, "time": time, "control_entries": entries, "control_bytes": size}
         if message.dests >> self._members.me & 1:
             row |= {"kind": "receive", "message": name}
-        else:  # not for the application here: a relayed message, an acknowledgement
+        else:  # not a message for the application here: a relayed one, an acknowledgement
             row |= {"kind": "internal", "label": f"{type(message).__name__} of {name}"}
         self._staged.append(row)
 
@@ -101,7 +101,7 @@ class TraceRecorder(Recorder):
             )
 
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
-        """An event that the tracker numbered; null events are not the application's."""
+        """Record an event that the tracker numbered; null events are not the application's."""
         if seq > self.written:
             tells = ("vector", "dependencies", "predecessors", "scalar", "null")
             told = tracker_attributes(tracker, stamp.seq, **{each: getattr(stamp, each) for each in tells})
@@ -113,7 +113,7 @@ class TraceRecorder(Recorder):
         return staged
 
     def keep(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Write rows whose inputs are durable, as soon as they fill a part."""
+        """Keep rows whose inputs are durable; write them as soon as they fill a part."""
         try:
             for row in rows:
                 self._writer.append(row)
@@ -136,7 +136,7 @@ class TraceRecorder(Recorder):
 
 
 def _file_name(process: str) -> str:
-    """A process's name as the beginning of a file's name: it may have a slash or an asterisk, and readers of
-    a trace skip files that begin with . or _."""
+    """The beginning of a file's name for a process: the process's name may have a slash or an asterisk, and
+    readers of a trace skip files that begin with . or _."""
     name = quote(process, safe=" ")
     return f"%{ord(name[0]):02X}{name[1:]}" if name[0] in "._" else name

@@ -1,12 +1,11 @@
-"""The layer of a tracker: what it puts on messages, takes from them, and tells of relevant events.
+"""The layer of a tracker: its piggybacks on messages, and its timestamps of relevant events.
 
-Assumes    it is driven by the kernel alone, whose journal has every input: its state is a function of them.
-           The application gets a message when the kernel delivers it (docs/runtime.md).
-Promises   what the tracking protocol promises. A multicast that the ordering protocol refuses leaves it as it
-           was, and so does a frame that is refused.
-           What a piggyback tells is tried when its message arrives, so that a peer that tells what cannot
-           be is refused, and the delivery succeeds: a tracker's knowledge only grows in between.
-Leaves out the same for messages that come inside others (`carries_payloads`): there, EngineFault at delivery.
+Assumes    only the kernel drives the tracker, and its journal has every input: so the tracker's state is a
+           function of them. The application gets a message when the kernel delivers it (docs/runtime.md).
+Promises   what the tracking protocol promises. A refused multicast or frame leaves the tracker unchanged.
+           A piggyback is tried when its message arrives, so that a peer whose piggyback is impossible is
+           refused, and the delivery succeeds: a tracker's knowledge only grows in between.
+Leaves out that trial for messages inside others (`carries_payloads`): there, EngineFault at delivery.
 """
 
 from collections.abc import Sequence
@@ -49,10 +48,10 @@ class Tracking:
         kernel.frames[MARK] = kernel.receive_message
         kernel.inputs[Input.RELEVANT_EVENT] = lambda number, label: self.relevant(label.decode())
         kernel.joining.append(lambda process: self._machine.join(process))
-        kernel.members.keeps_indices.append(lambda: True)  # timestamps name everybody for ever
+        kernel.members.keeps_indices.append(lambda: True)  # timestamps name processes for ever
 
     def relevant(self, label: str) -> Stamp:
-        """Record a relevant event of the application; returns what the tracker tells of it."""
+        """Record a relevant event of the application; returns the tracker's timestamp."""
         stamp = named(self._machine.relevant(), self._kernel.roster)
         self._kernel.stage(Input.RELEVANT_EVENT, 0, label.encode())
         self._record(stamp, label)
@@ -65,7 +64,7 @@ class Tracking:
         if kernel.recorder is not None:
             kernel.recorder.relevant(kernel.events, kernel.time, self.name, stamp, label)
 
-    # What is sent.
+    # Sending.
 
     def _order_tracked(self, to: Sequence[int], payload: bytes) -> Multicast:
         mark, others = self._machine.mark(), sorted({*to} - {self._me})
@@ -82,7 +81,7 @@ class Tracking:
         return done
 
     def _encode(self, sends: Sequence[Send[Any]]) -> list[bytes]:
-        """Each copy has the piggyback for its destination alone; all, if it may be passed on to others."""
+        """Give each copy the piggyback for its destination; all piggybacks, if others may forward it."""
         messages = [message for _, message in sends]
         payloads = [message.payload for message in messages]
         if not self._is_passed_on:
@@ -91,7 +90,7 @@ class Tracking:
             ]
         return [wire.mark(self.facts.number, frame) for frame in encode_multicast(messages, payloads)]
 
-    # What arrives.
+    # Receiving.
 
     def _read_tracked(self, link: int, frame: bytes) -> Any:
         if not frame or frame[0] != MARK:
@@ -135,7 +134,7 @@ class Tracking:
             raise RemoteProtocolError(f"a message that has no piggyback for process {self._me}")
         return self._machine.decode(data, envelope.n)
 
-    # What survives.
+    # Snapshots.
 
     def state(self) -> tuple[Any, list[bytes]]:
         data = self._machine.snapshot()
@@ -149,7 +148,7 @@ class Tracking:
 
 
 def check_tracker(name: str, ordering: OrderingFacts, transport: Transport) -> None:
-    """Refuse a tracker that there is not, or that needs more order than it would get."""
+    """Refuse a tracker that does not exist, or that needs more order than it would get."""
     check_deliveries(name, ordering.order, ordering.name)
     facts = facts_of(name)
     if facts.fifo_links and not transport.keeps_order:

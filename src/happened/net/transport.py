@@ -1,4 +1,4 @@
-"""What a node and the thing that carries its frames ask of each other.
+"""The calls between a node and its transport, which carries the node's frames.
 
 Assumes    every call is made on the event loop's thread; none of the plain methods blocks.
 Promises   together they make a *reliable FIFO link* of every pair of processes: the frames a node puts in
@@ -6,15 +6,15 @@ Promises   together they make a *reliable FIFO link* of every pair of processes:
            that order, once each, whatever is killed or cut in between.
 
 Who does what
-    The node owns all that must survive: the outbox of every peer, and how far each incoming link is
-    journaled. A transport owns connections alone. It may lose everything it knows at any time.
+    The node owns everything that must survive: the outbox of every peer, and how far each incoming link is
+    journaled. A transport owns only connections. It may lose everything it knows at any time.
     Outgoing   the node says `wake(peer)`; the transport takes frames from `host.outbox(peer)`, and reports
                `host.freed(peer, number)` once frames up to that number are durable elsewhere: in
-               the peer's journal (TCP), in the broker (JetStream). Until then they stay in the outbox, and
-               a new connection begins again after what the other side says it has.
-    Incoming   the transport hands frames to `host.arrived`; the node journals them and says
-               `durable(peer, number)`; only then may the transport acknowledge them. Numbers that came
-               before are dropped by the node, a gap is refused.
+               the peer's journal (TCP), in the broker (JetStream). Until then frames stay in the outbox, and
+               a new connection begins after the frames that the other side says it has.
+    Incoming   the transport hands frames to `host.arrived`; the node journals them and calls
+               `durable(peer, number)`; only then may the transport acknowledge them. The node drops frames
+               whose numbers came before, and refuses a gap.
 """
 
 import ssl
@@ -31,22 +31,22 @@ from .terms import Terms
 
 
 class Hello(NamedTuple):
-    """What two nodes tell each other before frames flow, beyond who they are.
+    """What two nodes tell each other before frames flow, besides their names.
 
-    `incarnation` names one life of a process's state: it is drawn when a journal is made and kept in it. A
-    process that comes back with another incarnation has lost its clocks, and whoever knew it must refuse it.
+    `incarnation` names one history of a process's state: it is drawn when a journal is made, and kept there.
+    A process that comes back with another incarnation has lost its clocks; peers that knew it must refuse it.
     """
 
     incarnation: bytes
     knows: bytes  # the other's incarnation as the speaker knows it; empty: they have not met
-    protocol: str  # of ordering
-    members: tuple[str, ...]  # everybody there ever was, in order of their indices
+    protocol: str  # the ordering protocol
+    members: tuple[str, ...]  # all members there ever were, in the order of their indices
     tracker: str = ""  # the tracking protocol whose piggybacks messages carry; empty: none
     topology: str = ""  # the digest of its topology; empty: it has none
     confirmed: int = 0  # the speaker's frames up to this link number are in the other's journal
-    terms: Terms = Terms()  # those of a node that tells none
+    terms: Terms = Terms()  # the default: terms of a node that tells none
     lives: tuple[Life, ...] = ()  # of the speaker, on this link (lives.py); empty: it does not say
-    heard: bytes = b""  # the other's life, of which is the last of its frames that the speaker has journaled
+    heard: bytes = b""  # the other's life that numbered the last of its frames that the speaker has journaled
     has: int = 0  # the number of that frame; 0 also where a hello may be old when it comes
 
 
@@ -73,20 +73,20 @@ class Host(Protocol):
 
 
 class Transport(ABC):
-    """What carries a node's frames, as the node sees it.
+    """Carries a node's frames: the transport as the node sees it.
 
     A subclass makes a link for each peer, with `wake`, `durable`, `pause`, `resume` and `close`.
     """
 
     keeps_order = True
-    """Whether it hands over the frames of a link in the order of their numbers. The node refuses those that
-    come too early, so one that does not is slow; trackers that need FIFO links refuse it."""
+    """Whether it hands over the frames of a link in the order of their numbers. The node refuses frames that
+    come too early, so a transport without order is slow; trackers that need FIFO links refuse it."""
     acknowledges_for_peers = True
-    """Whether frames are acknowledged when they are in the peer's journal, and not before."""
+    """Whether frames are acknowledged only once they are in the peer's journal."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, str] = {}  # of the peers
-        self._links: dict[str, Any] = {}  # by peer, once they can be made
+        self._links: dict[str, Any] = {}  # by peer, once links can be made
         self._paused: set[str] = set()
         self._host: Host | None = None
         self._makes_links = False
@@ -99,7 +99,7 @@ class Transport(ABC):
 
     @abstractmethod
     async def start(self, host: Host) -> None:
-        """Return when peers can reach us; NodeError says why they cannot."""
+        """Start; returns when peers can reach us. NodeError says why they cannot."""
 
     @abstractmethod
     def _link_with(self, peer: str) -> Any:
@@ -115,13 +115,13 @@ class Transport(ABC):
     @property
     @abstractmethod
     def max_payload(self) -> int:
-        """The longest payload, in bytes, whose frame is sure to fit."""
+        """The longest payload, in bytes, whose frame will certainly fit."""
 
     def check_address(self, peer: str, address: str) -> None:  # noqa: B027
-        """Raise NodeError if `add_peer` would; where processes are found by name, any address will do."""
+        """Raise NodeError if `add_peer` would; where processes are found by name, any address is accepted."""
 
     def add_peer(self, peer: str, address: str) -> None:
-        """Talk with this process from now on. May be called before `start` or after it."""
+        """Link with this process from now on. May be called before `start` or after it."""
         self.check_address(peer, address)
         self._addresses[peer] = address
         if self._makes_links:
@@ -134,7 +134,7 @@ class Transport(ABC):
             self._links.pop(peer).close("it is no longer a member")
 
     def wake(self, peer: str) -> None:
-        """There is something new in `host.outbox(peer)`."""
+        """New frames are in `host.outbox(peer)`."""
         if peer in self._links:
             self._links[peer].wake()
 
@@ -144,7 +144,7 @@ class Transport(ABC):
             self._links[peer].durable(number)
 
     def pause(self, peer: str) -> None:
-        """Take no more frames from this peer until `resume`; a little more may still come."""
+        """Take no more frames from this peer until `resume`; frames already under way may still come."""
         self._paused.add(peer)
         if peer in self._links:
             self._links[peer].pause()
@@ -157,11 +157,11 @@ class Transport(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop at once; whatever is not acknowledged stays in the outboxes."""
+        """Stop at once; frames that are not acknowledged stay in the outboxes."""
 
 
 class Shared(NamedTuple):
-    """A frame that is in the outboxes of several peers, and its link number in each."""
+    """A frame in the outboxes of several peers, and its link number in each."""
 
     frame: bytes
     numbers: dict[str, int]
@@ -172,37 +172,37 @@ class Sharing(Protocol):
     """A transport with a broadcast medium: it can carry a frame once for several peers (medium.py)."""
 
     def share(self, released: Sequence[Shared]) -> None:
-        """These frames were released just now, in this order; `wake` of their peers follows."""
+        """Take frames that were released just now, in this order; `wake` for their peers follows."""
 
     def medium_counts(self) -> dict[str, int]:
-        """What the medium has carried, for statistics."""
+        """Counts of what the medium has carried, for statistics."""
 
 
 @runtime_checkable
 class Signing(Protocol):
-    """A transport whose messages others pass on, as a broker does."""
+    """A transport whose messages go through others, such as a broker."""
 
     def sign_with(self, signer: Signer) -> None:
-        """Let every message be signed by its sender, and take no others."""
+        """Have every message signed by its sender, and take no others."""
 
 
 class Guard(ABC):
-    """How a TCP transport knows whom it talks with: one per node."""
+    """How a TCP transport authenticates its peers: one guard per node."""
 
     local_only = False
     """Whether only loopback addresses may be used."""
     group_key: bytes | None = None
-    """What everybody in the group can authenticate a datagram to all with; empty: nothing, as on the links;
-    None: identities are proved on each link alone."""
+    """The key by which all in the group can authenticate a datagram to all; empty: none is needed, as on the
+    links; None: identities are proved on each link alone."""
 
     def tls(self, *, server: bool) -> ssl.SSLContext | None:
-        """The context of every connection we accept (server) or make; None: no TLS."""
+        """The TLS context for connections that we accept (`server`) or make; None: no TLS."""
         return None
 
     @abstractmethod
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
-        """The handshake of one new connection. `wanted` is whom we called, None if we were called; `tls` is
-        the connection's ssl object, None without TLS."""
+        """The handshake of one new connection. `wanted`: the peer's name if we called, None if we were
+        called; `tls`: the connection's ssl object, None without TLS."""
 
 
 class Plaintext(Guard):

@@ -1,18 +1,18 @@
 """A broadcast medium beside TCP links: UDP multicast, which carries a frame once for all its destinations.
 
-    datagram   kind, body; where nodes sign, the sender's signature of both (signatures.py); with a key the
+    datagram   kind, body; where nodes sign, the sender's signature of both (signatures.py); with a key, the
                first 16 bytes of HMAC-SHA-256 over all that
-    FRAMES     a packet (wire/packets.py)
-    BEACON     the sender's name, its incarnation, and the tags of those whose beacons it hears
+    FRAMES     body of this kind: a packet (wire/packets.py)
+    BEACON     body of this kind: the sender's name, its incarnation, and the tags of peers that it hears
 
-Assumes    links that say who a peer is and which life of it (transport.py). Datagrams may be lost, repeated,
-           reordered and forged.
-Promises   what the links promise. A frame that is not acknowledged `repair` seconds after it was sent (more,
-           if its receiver has been slow before: MOST_PATIENCE) goes by the link; one that is too long for a
-           datagram, too far ahead of what its receiver has, or for a peer that does not hear us goes there
-           at once. Datagrams are taken only from peers that have a link with us now, of the incarnation that
-           they have there, with a key only if it made them, and where nodes sign only if that peer did.
-Bounds     AHEAD frames for each peer are under way on the medium, and as many that came early are kept here.
+Assumes    links that say which process a peer is, and its incarnation (transport.py). Datagrams may be lost,
+           repeated, reordered and forged.
+Promises   what the links promise. The link sends a frame that is not acknowledged `repair` seconds after it
+           was sent (more, if its receiver has been slow before: MOST_PATIENCE). It sends at once a frame that
+           is too long for a datagram, too far ahead of what its receiver has, or for a peer that does not
+           hear us. A datagram is taken only from a peer that has a link with us now, of the same incarnation
+           as there; with a key only if the key made it, and where nodes sign only if that peer signed it.
+Bounds     AHEAD frames for each peer are under way on the medium, and as many early ones are kept here.
 Leaves out secrecy: everybody in the group can read datagrams, also where links are encrypted.
 """
 
@@ -43,35 +43,35 @@ FRAMES, BEACON = b"F", b"B"
 INCARNATION_BYTES = 32
 MAC_BYTES = 16
 AHEAD = 128
-"""Link numbers beyond what a peer has acknowledged: about as many small datagrams as the buffer of a socket
-holds that is not read meanwhile."""
+"""How far link numbers may be ahead of what a peer has acknowledged: about as many small datagrams as a
+socket's buffer holds while nobody reads it."""
 MOST_DATAGRAM = 65_000
 RECEIVE_BUFFER = 1 << 20
 READ_AT_ONCE = 64
-"""Datagrams read before others get their turn."""
+"""How many datagrams are read before other tasks get their turn."""
 COUNTS = ("datagrams", "bytes", "packets", "copies", "repaired", "received", "refused")
-"""Datagrams sent and their bytes; those with frames; copies that links did not carry; of those, the ones left
-to the links in the end; frames that came for us, and datagrams refused."""
+"""Datagrams sent and their bytes; datagrams with frames; copies that links did not carry; of those, copies
+left to the links in the end; frames that came for us; datagrams refused."""
 MOST_PATIENCE, CALMING = 16.0, 7 / 8
-"""A peer that does not acknowledge in time is given twice the time, up to so many times `repair`; less again
-with every acknowledgement that comes in time."""
+"""A peer that does not acknowledge in time is given twice the time, up to MOST_PATIENCE times `repair`; each
+acknowledgement that comes in time reduces that again by the factor CALMING."""
 SOON = 0.02
-"""Seconds until a beacon that is sent out of turn."""
+"""Seconds after which an extra beacon is sent, ahead of the next regular one."""
 SILENT_BEATS = 3
-"""Beacons that may be missing before a peer counts as one that does not hear."""
+"""How many beacons may be missing before we assume that a peer does not hear."""
 
 
 class UdpMulticast:
     """The medium of one node.
 
-    group       "address:port", the same for all nodes of the system and for nobody else
+    group       "address:port", the same for all nodes of the system, and used by nobody else
     interface   address of the network interface to use
     key         a key that authenticates datagrams, or its file (`happened node keys shared`); default: the
                 links' own. Whoever has it can speak for everybody, unless nodes sign: with certificates,
-                that is less than links ask for
-    ttl         routers that a datagram may cross; on loopback, 0
-    datagram    the longest one, in bytes, that is sent
-    repair      seconds after which a frame goes by the link, at the least
+                that is weaker than what the links require
+    ttl         how many routers a datagram may cross; on loopback, 0
+    datagram    the longest datagram to send, in bytes
+    repair      the least seconds after which the link sends a frame
     beat        seconds between beacons
     """
 
@@ -105,7 +105,7 @@ class UdpMulticast:
         self.datagram, self.repair, self.beat = datagram, repair, beat
 
     def over(self, links: TcpTransport, guard: Guard, signer: Signer | None = None) -> "MulticastTransport":
-        """These links with this medium; NodeError if datagrams would not be as authentic as their frames."""
+        """These links with this medium; NodeError if datagrams would be less authentic than links' frames."""
         key = self.key if self.key is not None else guard.group_key
         if key is None and signer is None:
             raise NodeError(
@@ -119,11 +119,11 @@ class UdpMulticast:
         return MulticastTransport(links, self, Seal(key or b"", self.group, signer))
 
     def open(self) -> tuple[socket.socket, socket.socket]:
-        """A socket that hears the group, and one that sends to it."""
+        """A socket that receives the group's datagrams, and one that sends to the group."""
         interface = socket.inet_aton(self.interface)
         hears, sends = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         try:
-            hears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # nodes of one machine share the port
+            hears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # nodes on one machine share the port
             hears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
             hears.bind(self.group)
             group = socket.inet_aton(self.group[0]) + interface
@@ -144,7 +144,7 @@ class UdpMulticast:
 
 
 class Seal:
-    """Makes datagrams of one group authentic; without key and signatures it adds nothing and believes all."""
+    """Authenticates a group's datagrams; without key and signatures it adds nothing and accepts all."""
 
     def __init__(self, key: bytes, group: tuple[str, int], signer: Signer | None = None) -> None:
         context = f"happened medium {group[0]}:{group[1]}"
@@ -159,8 +159,8 @@ class Seal:
         return data + self._mac(data)
 
     def open(self, datagram: bytes) -> tuple[bytes, bytes]:
-        """What was sealed, and its signature, which is yet to be checked; RemoteProtocolError if it was not
-        sealed with our key."""
+        """The sealed data, and its signature, which is yet to be checked; RemoteProtocolError if our key did
+        not seal it."""
         data = datagram
         if self._key:
             data, mac = datagram[:-MAC_BYTES], datagram[-MAC_BYTES:]
@@ -185,10 +185,10 @@ class Hearer:
 
     def __init__(self) -> None:
         self.claims = Claims()
-        self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
-        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
-        self.calling = self.called = False  # our link to it, and its link to us
-        self.patience = 1.0  # how many times `repair` seconds it is given
+        self.early: dict[int, bytes] = {}  # by link number, frames that came before their turn
+        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and its last that names us
+        self.calling = self.called = False  # whether our link to it is open, and its link to us
+        self.patience = 1.0  # it gets this many times `repair` seconds
 
 
 class MulticastTransport(TcpTransport):
@@ -201,7 +201,7 @@ class MulticastTransport(TcpTransport):
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._complained = False  # since the last beat
+        self._complained = False  # whether a refused datagram was logged since the last beat
 
     async def start(self, host: Host) -> None:
         self._node, self._sockets = host, self._medium.open()
@@ -246,15 +246,15 @@ class MulticastTransport(TcpTransport):
     def medium_counts(self) -> dict[str, int]:
         return dict(self._counts)
 
-    # What is sent.
+    # Sending.
 
     def _most_frames(self, destinations: int) -> int:
-        """Bytes of frames that one datagram has room for, whose head takes about eight for a destination."""
+        """How many bytes of frames fit in a datagram, whose head takes about eight for each destination."""
         head = len(self._node.name.encode()) + 2 * INCARNATION_BYTES
         return self._medium.datagram - self._seal.size - head - 8 * destinations
 
     def _claims_of(self, name: str, number: int, now: float) -> Claims | None:
-        """Those of a peer that would hear a frame of this number."""
+        """The claims of a peer's link, if the peer would hear a frame of this number."""
         peer = self.peers.get(name)
         if peer is None or not (peer.calling and peer.called and self._is_recent(peer.hears_us, now)):
             return None
@@ -279,19 +279,19 @@ class MulticastTransport(TcpTransport):
             self._after("repair", self._medium.repair / 2, self._repair)
 
     def _repair(self) -> None:
-        """Leave to the links what was not acknowledged in time."""
+        """Leave frames to the links that were not acknowledged in time."""
         del self._timers["repair"]
         now = asyncio.get_running_loop().time()
         for name, peer in self.peers.items():
             if given_back := peer.claims.expire(now):
                 self._counts["repaired"] += given_back
-                # Lost, or at a peer that is slow: then the next ones must not be sent twice too.
+                # The frame is lost, or the peer is slow: then later frames must not be sent twice, too.
                 peer.patience = min(2 * peer.patience, MOST_PATIENCE)
                 self.wake(name)
         self._repair_later()
 
     def _beat(self) -> None:
-        """Tell everybody that we are here, and whom we hear."""
+        """Send a beacon: we are here, and these are the peers we hear."""
         self._timers.pop("beat", None)
         self._complained = False
         now = asyncio.get_running_loop().time()
@@ -307,7 +307,7 @@ class MulticastTransport(TcpTransport):
         self._after("beat", self._medium.beat, self._beat)
 
     def beat_soon(self) -> None:
-        """Somebody has come, who need not wait for the next beacon: one for all who come at once."""
+        """Send a beacon soon, for a peer that has just come: one for all that come at once."""
         beat = self._timers.get("beat")
         if beat is not None and beat.when() > asyncio.get_running_loop().time() + SOON:
             beat.cancel()
@@ -325,7 +325,7 @@ class MulticastTransport(TcpTransport):
             asyncio.get_running_loop().remove_reader(each)
             each.close()
 
-    # What is heard.
+    # Receiving.
 
     def _read(self) -> None:
         for _ in range(READ_AT_ONCE):
@@ -333,7 +333,7 @@ class MulticastTransport(TcpTransport):
                 return
             try:
                 datagram = self._sockets[0].recv(1 << 16)
-            except OSError:  # nothing more
+            except OSError:  # there are no more datagrams
                 return
             try:
                 self._take(*self._seal.open(datagram))
@@ -362,7 +362,7 @@ class MulticastTransport(TcpTransport):
             raise RemoteProtocolError(f"a datagram of unknown kind {kind!r}")
         peer = self.peers.get(name)
         if peer is None or not peer.called:
-            return  # our own, or nothing to us now
+            return  # our own, or of no present peer
         if incarnation != self._node.hello(name).knows:
             raise RemoteProtocolError(f"a datagram of {name!r} with another journal than it has on its link")
         self._seal.check(name, data, signature)
@@ -386,15 +386,15 @@ class MulticastTransport(TcpTransport):
                 peer.hears_us = now
 
     def hand_over_early(self, name: str) -> None:
-        """The link has brought frames, which those of the medium may have waited for."""
+        """The link has brought frames that early ones from the medium may have waited for."""
         if name in self.peers and self.peers[name].early:
             try:
                 self._hand_over(name, self.peers[name])
-            except RemoteProtocolError as error:  # the link has done nothing wrong
+            except RemoteProtocolError as error:  # the link is not at fault
                 self._complain(error)
 
     def _hand_over(self, name: str, peer: Hearer) -> None:
-        """Give the node the frames whose turn has come; forget those that came another way."""
+        """Give the node the frames whose turn has come; forget those that came by the link."""
         expected = self._node.expects(name)
         for number in [number for number in peer.early if number < expected]:
             del peer.early[number]
@@ -406,7 +406,7 @@ class MulticastTransport(TcpTransport):
 
 
 class _LeavingOut:
-    """A node as the links beside a medium see it: they carry what that leaves."""
+    """A node as the links beside a medium see it: they carry only the frames that the medium leaves."""
 
     def __init__(self, node: Host, medium: MulticastTransport) -> None:
         self._node, self._medium = node, medium
@@ -432,11 +432,11 @@ class _LeavingOut:
         if peer is not None and peer.claims:
             if peer.claims.settle(number):
                 peer.patience = max(1.0, peer.patience * CALMING)
-            self._medium.wake(name)  # what is behind them may go
+            self._medium.wake(name)  # the frames behind them may be sent
 
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
         self._node.arrived(peer, frames)
-        # A connection that was replaced by another may have ended after that one began.
+        # A connection that was replaced by another may have ended after the other began.
         self._note(peer, outgoing=False, is_open=True)
         self._medium.hand_over_early(peer)
 
@@ -449,7 +449,7 @@ class _LeavingOut:
         self._node.disconnected(peer, outgoing, reason)
 
     def _note(self, name: str, *, outgoing: bool, is_open: bool) -> None:
-        """A link is there, or not."""
+        """Note that a link is open, or is not."""
         peer, end = self._medium.peers.get(name), "calling" if outgoing else "called"
         if peer is not None and getattr(peer, end) != is_open:
             setattr(peer, end, is_open)

@@ -4,8 +4,8 @@
     async with network.nodes("alice", "bob", "carol") as (alice, bob, carol):
         await alice.multicast(["bob", "carol"], b"hello")
 
-`happened.testing.fixtures` has the same as a pytest fixture. Not here: virtual time. Nodes run in
-real time; `happened.sim` runs protocols in virtual time.
+`happened.testing.fixtures` has the same as a pytest fixture. Nodes run in real time here; for virtual time,
+`happened.sim` runs the protocols themselves.
 """
 
 from .memory import MemoryNetwork, MemoryTransport

@@ -7,6 +7,6 @@ from .memory import MemoryNetwork
 
 @pytest.fixture
 def memory_network(request: pytest.FixtureRequest) -> MemoryNetwork:
-    """A network in memory. Options of MemoryNetwork are given to it by
+    """A network in memory. Set the options of MemoryNetwork by
     `@pytest.mark.parametrize("memory_network", [{"cuts": 0.1}], indirect=True)`."""
     return MemoryNetwork(**getattr(request, "param", {}))

@@ -1,12 +1,12 @@
 """A network in memory: the links of nodes that run in one event loop, with faults drawn from a seed.
 
-Promises   the promises of net/transport.py, whatever breaks: a frame that a node confirmed arrives once and
-           in order.
-Faults     every transmission takes up to `delay` seconds, drawn anew, so that what different processes send
-           arrives in any order; with probability `cuts` the connection breaks under it, which loses what is
-           on its way there and back, and is made again `repair` seconds later. `cut`, `heal`: at will.
-Leaves out virtual time: delays are real, and the event loop orders what happens at the same time.
-           The same seed gives the same faults, not the same schedule to the microsecond.
+Promises   those of net/transport.py, whatever breaks: a frame that a node confirmed arrives once and in
+           order.
+Faults     every transmission takes up to `delay` seconds, drawn anew, so that frames of different processes
+           arrive in any order. With probability `cuts` a transmission breaks its connection, which loses
+           what is under way both ways and is made again `repair` seconds later. `cut`, `heal`: on demand.
+Leaves out virtual time: delays are real, and the event loop orders simultaneous events. The same seed gives
+           the same faults, not the same schedule to the microsecond.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from ..net import Limits, Node
 from ..net.transport import Host, Transport
 
 BATCH = 64 << 10
-"""Bytes of frames in one transmission."""
+"""How many bytes of frames go into one transmission."""
 WINDOW = 1 << 20
-"""Bytes on their way before a link waits."""
+"""How many bytes may be under way before a link waits."""
 
 
 class MemoryNetwork:
-    """Connects the nodes of one test."""
+    """Connects the nodes of one test with one another."""
 
     def __init__(
         self, seed: int = 0, *, delay: float = 0.002, cuts: float = 0.0, repair: float = 0.01
@@ -37,24 +37,24 @@ class MemoryNetwork:
             raise LocalProtocolError("cuts is a probability below 1; delay and repair are seconds from 0 on")
         self.dice = Random(seed)
         self.delay, self.cuts, self.repair = delay, cuts, repair
-        self.breaks = 0  # connections that broke
+        self.breaks = 0  # how many connections broke
         self._there: dict[str, MemoryTransport] = {}
         self._cut: set[frozenset[str]] = set()
 
     def transport(self, name: str) -> "MemoryTransport":
-        """The transport of one node, to be given to `Node(transport=…)`."""
+        """The transport of one node, for `Node(transport=…)`."""
         return MemoryTransport(self, name)
 
     @asynccontextmanager
     async def nodes(self, *names: str, **options: Any) -> AsyncIterator[tuple[Node, ...]]:
-        """Started nodes of these names, each with the others as peers; `options` are those of `Node`."""
+        """Start nodes of these names, each with the others as peers; `options` are those of `Node`."""
         options.setdefault("limits", Limits(linger=1.0))
         async with AsyncExitStack() as stack:
             started = [await stack.enter_async_context(self.node(name, names, **options)) for name in names]
             yield tuple(started)
 
     def node(self, name: str, names: tuple[str, ...], **options: Any) -> Node:
-        """One node, not started: for tests that close it and start it again with its journal."""
+        """One node, not yet started: for tests that close it and start it again with its journal."""
         return Node(name, peers=dict.fromkeys(names, "memory"), transport=self.transport(name), **options)
 
     def cut(self, a: str, b: str) -> None:
@@ -65,7 +65,7 @@ class MemoryNetwork:
         self._cut.add(frozenset((a, b)))
 
     def heal(self) -> None:
-        """Let everybody connect again."""
+        """Let all processes connect again."""
         self._cut.clear()
         self._connect_all()
 
@@ -74,10 +74,10 @@ class MemoryNetwork:
             for link in transport.links():
                 link.connect()
 
-    # What transports ask.
+    # Methods that transports call.
 
     def link(self, name: str, peer: str) -> "MemoryLink | None":
-        """The link that a process has with another one, if it is started and they are not cut."""
+        """The link of a process with a peer, if the process is started and the two are not cut."""
         there = None if frozenset((name, peer)) in self._cut else self._there.get(name)
         return None if there is None else there.link(peer)
 
@@ -131,17 +131,17 @@ class MemoryTransport(Transport):
 
 
 class MemoryLink:
-    """The connection on which we send to a peer, which is made again when it breaks; and while we are paused,
-    what has arrived from there."""
+    """The connection on which we send to a peer, made again when it breaks; while paused, it keeps the frames
+    that have arrived from the peer."""
 
     def __init__(self, network: MemoryNetwork, host: Host, peer: str) -> None:
         self._network, self.host, self._me, self._peer = network, host, host.name, peer
         self._there: MemoryLink | None = None  # the peer's end, while connected
-        self._connections = 0  # up to now
-        self._waiting: list[Callable[[], None]] | None = None  # while paused
+        self._connections = 0  # how many there were so far
+        self._waiting: list[Callable[[], None]] | None = None  # while paused: frames that arrived
 
     def connect(self) -> None:
-        """Connect, if the peer is there and knows us, and we are not connected."""
+        """Connect, if the peer is there and knows us, and there is no connection."""
         host, peer, me, there = self.host, self._peer, self._me, self._network.link(self._peer, self._me)
         if self._there is not None or there is None or there is self:
             return
@@ -159,13 +159,13 @@ class MemoryLink:
         there.host.numbered_in(me, ours.lives)
         self._there, self._sent, self._under_way = there, has, 0
         self._connections += 1
-        self._arrives = self._returns = 0.0  # frames are not reordered on a link, in either direction
+        self._arrives = self._returns = 0.0  # a link does not reorder frames, in either direction
         host.connected(peer, True)
         there.host.connected(me, False)
         self.wake()
 
     def lose(self, reason: str) -> None:
-        """End the connection; what is on its way is lost."""
+        """End the connection; what is under way is lost."""
         if self._there is not None:
             there, self._there = self._there, None
             self.host.disconnected(self._peer, True, reason)
@@ -185,7 +185,7 @@ class MemoryLink:
             act()
 
     def wake(self) -> None:
-        """Send what is released, as long as there is room on the way."""
+        """Send released frames, as long as fewer than WINDOW bytes are under way."""
         outbox = self.host.outbox(self._peer)
         while self._there is not None and self._sent < outbox.released and self._under_way < WINDOW:
             frames = outbox.after(self._sent, BATCH)
@@ -198,7 +198,7 @@ class MemoryLink:
                 self._arrives = self._at(self._arrives, partial(self._there.take, taken))
 
     def take(self, act: Callable[[], None]) -> None:
-        """Take frames that have arrived from the peer, now or once we are resumed."""
+        """Take frames that have arrived from the peer, now or once the link is resumed."""
         if self._waiting is None:
             act()
         else:
@@ -224,13 +224,13 @@ class MemoryLink:
 
     def _at(self, not_before: float, act: Callable[[], None]) -> float:
         loop, network = asyncio.get_running_loop(), self._network
-        # Later than the previous one: the event loop keeps no order among callbacks of one time.
+        # Later than the previous one: the event loop does not keep the order of callbacks for one time.
         when = max(math.nextafter(not_before, math.inf), loop.time() + network.dice.uniform(0, network.delay))
         loop.call_at(when, self._if_connected(act))
         return when
 
     def _if_connected(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Do this unless the present connection has ended by then."""
+        """Returns `act`, made to do nothing if the present connection has ended by then."""
         present = self._connections
         return lambda: act() if self._there is not None and self._connections == present else None
 
