@@ -55,7 +55,7 @@ HOME = "_home"
 
 
 class Shared(TypedDict, total=False):
-    """What the trace's columns are called in the frame, and what becomes of what cannot be judged."""
+    """`columns`: the frame's names for the columns of a trace. `on_bad`: see the module's docstring."""
 
     columns: Columns | None
     on_bad: str
@@ -75,10 +75,10 @@ def requests(
 ) -> DataFrame:
     """One row for each request: when it began (corrected ns), how long it took, and its critical path.
 
-    place, label   of its first event
-    path           the stretches of its critical path in order, as `happened ask critical-path` has them
+    place, label   those of the request's first event
+    path           the stretches of its critical path in order, as `happened ask critical-path` prints them
 
-    All but request, computation and events are null where no two events have a time.
+    All columns but request, computation and events are null where no two events of a request have a time.
     """
     check_by(by)
     rows = _events(events, columns)
@@ -95,11 +95,11 @@ def critical_path(
     columns: Columns | None = None,
     on_bad: str = RAISE,
 ) -> DataFrame:
-    """One row for each place, the most time first: how many critical paths it is on, for how long (ns), its
-    share of all time, and how much sooner the requests would end without it.
+    """One row for each place, largest time first: how many critical paths contain it, how long they stay
+    there (ns), its share of all time, and how much sooner the requests would end if it took no time.
 
-    by        whose time is told: services' (processes' where none are recorded), or processes'
-    request   of one request alone: its name, or an event of it
+    by        "service" (the process, where no service is recorded) or "process": what counts as a place
+    request   the name of one request, or one of its events, to look at this request alone
     """
     check_by(by)
     spark = events.sparkSession
@@ -129,18 +129,18 @@ def critical_path(
 
 
 def why(events: DataFrame, event: str, *, depth: int | None = None, **shared: Unpack[Shared]) -> ask.Why:
-    """The causes of an event as a tree, and the chain of causes that it waited for."""
+    """The causes of an event as a tree, and the chain of causes that the event waited for."""
     return ask.why(_asked(events, **shared).about(event), event, depth=depth)
 
 
 def past(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame:
-    """All events that happened before one, causes before effects; times are corrected."""
+    """All events that happened before `event`, causes before effects; times are corrected for skew."""
     found = ask.past(_asked(events, **shared).about(event), event)
     return _frame(events.sparkSession, [tuple(row.values()) for row in found.to_pylist()], found.schema)
 
 
 def future(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame:
-    """All events that one happened before, causes before effects; times are corrected."""
+    """All events that `event` happened before, causes before effects; times are corrected for skew."""
     found = ask.future(_asked(events, **shared).about(event), event)
     return _frame(events.sparkSession, [tuple(row.values()) for row in found.to_pylist()], found.schema)
 
@@ -148,13 +148,14 @@ def future(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame
 def influenced(
     events: DataFrame, request: str, *, direction: str = "past", **shared: Unpack[Shared]
 ) -> ask.Influences:
-    """The requests that influenced one, each with a chain; with direction="future", those it influenced."""
+    """The requests that influenced `request`, or with direction="future" those that it influenced; for each
+    one a causal chain."""
     history, name = _asked(events, **shared).about_request(request)
     return ask.influenced(history, name, direction=direction)
 
 
 def _events(events: DataFrame, columns: Columns | None) -> DataFrame:
-    """The columns that questions read; rows that are not events have the reason in UNREADABLE."""
+    """The columns that questions read. In rows that are not events, the column UNREADABLE says why."""
     supply(events.sparkSession)
     rows = with_columns(as_events(events, columns), (*ASKED, UNREADABLE))
     return rows.fillna(DEFAULTS)
@@ -166,7 +167,7 @@ def _asked(events: DataFrame, columns: Columns | None = None, on_bad: str = RAIS
 
 
 class AskedFrame(LargeTrace):
-    """A frame of events, with the interface of a trace in files."""
+    """A frame of events that is asked like a LargeTrace, a trace in files."""
 
     def __init__(self, rows: DataFrame, on_bad: str) -> None:
         self.spark: SparkSession = rows.sparkSession
@@ -224,7 +225,7 @@ class AskedFrame(LargeTrace):
 
 
 def _gathered(rows: DataFrame) -> pa.Table:
-    """All rows, in this process."""
+    """Fetch all rows into this process."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -237,7 +238,7 @@ def _gathered(rows: DataFrame) -> pa.Table:
 
 
 def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of sound computations, and the rows left out, as QUARANTINE."""
+    """The rows of sound computations, and what was left out as rows of QUARANTINE."""
     events, no_events = sort_out(rows)
     answers = Answers()
     parts = [part for part, _ in sound(events, answers)]
@@ -246,7 +247,7 @@ def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _by_home(rows: DataFrame) -> DataFrame:
-    """The events; computations that share requests are in one partition, one after another."""
+    """The events, with computations that share a request next to each other in one partition."""
     rows = rows.where(F.col(UNREADABLE).isNull()).drop(UNREADABLE)
     named = rows.select("computation", F.col("attributes")["trace"].alias("trace")).distinct()
     own = named.select("computation", F.col("computation").alias("trace"))
@@ -267,7 +268,7 @@ def _by_home(rows: DataFrame) -> DataFrame:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in tables of about EVENTS_PER_BUCKET, cut where HOME changes."""
+    """The rows as tables of about EVENTS_PER_BUCKET rows; a new table begins only where HOME changes."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if sum(each.num_rows for each in held) >= EVENTS_PER_BUCKET:
@@ -298,14 +299,14 @@ def _bad(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _check(rows: DataFrame, grouped: DataFrame, on_bad: str) -> None:
-    """Raise, or warn of, what an answer about all requests would leave out."""
+    """Raise NotJudged, or warn, if an answer about all requests would leave rows out."""
     check_on_bad(on_bad)
     unsound = grouped.mapInArrow(_bad, spark_schema(QUARANTINE))
     _tell(_gathered(_unread(rows).union(unsound).limit(MOST_COMPUTATIONS)), on_bad)
 
 
 def _unread(rows: DataFrame) -> DataFrame:
-    """Rows that are not events, as QUARANTINE."""
+    """The rows that are not events, as rows of QUARANTINE."""
     reason = F.col(UNREADABLE).alias("reason")
     name = F.coalesce("computation", F.lit("")).alias("computation")
     return rows.where(F.col(UNREADABLE).isNotNull()).select(name, reason)
@@ -329,7 +330,7 @@ def _not_judged(bad: pa.Table) -> NotJudged:
 
 
 def _results(grouped: DataFrame, answer: Callable[[History], Any]) -> Iterator[Any]:
-    """The results of a function for each chunk, which must be small."""
+    """answer(history) for each chunk of the frame; these results must be small."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pickled: Callable[[History], pa.Table] = lambda history: pa.table(  # noqa: E731
