@@ -162,7 +162,7 @@ class _Pass:
         return self.crossing + sum(self.buckets_of(large) for large in self.found.large[:i])
 
     def folder(self, i: int, what: str) -> AnyPath:
-        """The folder of files `what`, a new one in a second pass: tasks thought dead may write to the first."""
+        """The folder of files `what`; new in a second pass: tasks thought dead may write to the first."""
         return self.stores[i] / (f"{what}-again" if self.again else what)
 
     def run(self, spark: Runner) -> tuple[Counter[str], dict[int, Found | TraceFault], list[int]]:

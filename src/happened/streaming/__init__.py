@@ -7,7 +7,7 @@
 operator       `deliver` puts the messages of a streaming DataFrame into causal order; `to_tables` writes
                deliveries to one table, and messages that could not be delivered to another
 arrivals       reads a message's name and causes from a row: ByIds (lists of causes), ByProtocol (frames)
-destination    the state of one destination: messages delivered, messages held, and what each of these waits for
+destination    the state of one destination: messages delivered, messages held, and what these wait for
 reached        records which messages have been delivered, by ids or by clocks
 paged          ordered maps in pages, so that a batch reads and writes only the pages it needs
 nats_source    a NATS JetStream stream as a source of Spark

@@ -3,7 +3,7 @@
 ByIds        for messages of other systems: an id, and the ids of the causes
 ByProtocol   for messages of a protocol of this package, as its wire format encodes them
 
-If a row's columns make no sense, RemoteProtocolError is raised, the row is marked corrupt and the stream goes on.
+A row whose columns make no sense causes a RemoteProtocolError; the row is marked corrupt, the stream goes on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class ByIds:
 
     id      the column of the id
     after   the column of the causes: an array of ids, null or empty for none. A cause may be omitted if
-            another cause waits for it, and must be if it is not addressed to this destination and so never comes
+            another one waits for it, and must be if it is not addressed to this destination: it never comes
     """
 
     id: str = "id"

@@ -116,7 +116,7 @@ class Destination:
         reached = self._reached
         arrivals = list(arrivals)
         reached.prepare(arrival for arrival, _ in arrivals)
-        # Most messages that have to wait do so for a message of the same batch, and are never written to a page.
+        # Most messages that wait do so for a message of the same batch: those are never written to a page.
         self._fresh, self._fresh_names = {} if reached.reaches_one_cause else None, set()
         for arrival, row in arrivals:
             if reached.known(arrival):
@@ -160,7 +160,7 @@ class Destination:
         for number, (place, entry) in enumerate([*due, *overdue]):
             missing = self._reached.missing(entry.arrival)
             if missing and place not in self._parked:
-                place = self._place(missing[0], entry.arrival)  # an earlier delivery of this loop parked it there
+                place = self._place(missing[0], entry.arrival)  # parked anew by a delivery in this loop
             if not missing or place not in self._parked:
                 continue  # it was delivered or given up together with another message
             if self._reached.known(entry.arrival):
