@@ -1,6 +1,6 @@
 """Causal delivery as an operator of Spark Structured Streaming.
 
-In     a streaming DataFrame of messages: a column of the destination, the columns that the Rule reads, any others
+In     a streaming DataFrame of messages: a column of the destination, the columns of the Rule, any others
 Out    the same columns and `delivery` (1, 2, … at each destination), `status`, `reason`; append mode
 State  per destination, on RocksDB: a head (counts, timer, directories) and numbered pages, of which a batch
        reads and writes only some. Its size is proportional to the held messages plus the senders (ByProtocol)
@@ -16,8 +16,8 @@ Time   processing time: the clock of the machine that runs the batch
     held        –         the cause it waits for; only with report_held, once, in the batch it arrived in
 
 A shuffle does not preserve order, but a batch that is run again after a crash must give the same rows. So the
-rows of a destination are sorted within a batch by the column `arrived`, and by id or frame where that is equal
-or not given. If `arrived` grows from batch to batch, the output does not depend on where batches end.
+rows of a destination are sorted within a batch by the column `arrived`, and by id or frame where that is
+equal or not given. If `arrived` grows from batch to batch, the output does not depend on where batches end.
 """
 
 import gc
@@ -249,7 +249,7 @@ class DeliveryProcessor(StatefulProcessor):
         return arrivals, corrupt
 
     def _order(self, frame: pd.DataFrame, names: list[Any]) -> list[int]:
-        """The places of rows in the frame, sorted by arrival, then by id or frame; rows without these last."""
+        """The places of rows in the frame, sorted by arrival, then by id or frame; rows without one last."""
         order = [place for place, name in enumerate(names) if name is not None]
         order.sort(key=names.__getitem__)
         if len(order) < len(names):

@@ -6,7 +6,7 @@ ReachedIds and ReachedClocks have the same methods; an arrival is a message (`Ar
     known(arrival)    whether the message has been delivered
     missing(arrival)  the causes of the message that have not been delivered, in a fixed order
     lacks(arrival)    the first missing cause; None if there is none
-    take(arrival)     records that the message is delivered; returns the ranges of causes it reaches, see `cause`
+    take(arrival)     records that the message is delivered; returns the ranges of causes (`cause`) it reaches
     give_up(arrival)  records that the message is delivered without its missing causes, which are now skipped
     is_late(arrival)  whether a message that waited for this one was delivered without it
     cause(want)       the key of a cause in the order of all causes, under which held messages are parked
@@ -223,8 +223,8 @@ class ReachedIds:
 
 
 class ReachedClocks:
-    """Lane s has the clock of the last message from s delivered here; all earlier messages from s to here have
-    been delivered too, except for the skipped ones."""
+    """Lane s has the clock of the last message from s delivered here; all earlier messages from s to here
+    have been delivered too, except for the skipped ones."""
 
     reaches_one_cause = False
 
@@ -267,9 +267,9 @@ class ReachedClocks:
         return ranges
 
     def _may_skip(self, arrival: Arrived, sender: int) -> bool:
-        """Whether the message may be delivered before earlier messages of its sender. A message names the last
-        of these unless another cause follows that one; but if such a cause was given up, or follows one that
-        was, the sender's earlier messages need not have been delivered."""
+        """Whether the message may be delivered before earlier messages of its sender. A message names the
+        last of these unless another cause follows that one; but if such a cause was given up, or follows one
+        that was, the sender's earlier messages need not have been delivered."""
         return bool(arrival.wants) and all(want[0] != sender for want in arrival.wants)
 
     def give_up(self, arrival: Arrived) -> list[Range]:
