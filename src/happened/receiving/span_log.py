@@ -8,8 +8,8 @@ Promises   when `append` has returned, neither a kill nor a loss of power loses 
            requests share a sync. One process at a time writes to a directory.
 Assumes    a local file system that keeps what was synced.
 
-A new file begins at MOST_BYTES, when the present one was begun before the time that is kept, when the receiver
-starts, and after a write that failed. A request that a killed receiver left half written was never confirmed;
+A new file begins at MOST_BYTES, when the present one was begun before the time that is kept, at each start of
+the receiver, and after a failed write. A request that a killed receiver left half written was never confirmed;
 the next start cuts it off.
 """
 
@@ -91,8 +91,8 @@ class SpanLog:
             )
 
     def forget(self, before: float) -> int:
-        """Remove files that were last written to before `before`; returns how many. The present file ends if it
-        was begun before that time, so that it can be removed later even if few requests come."""
+        """Remove files that were last written to before `before`; returns how many. A present file that was
+        begun before that time ends, so that it can be removed later even if few requests come."""
         with self._lock:
             for encoding, segment in [*self._open.items()]:
                 if self._begun[segment.path] < before:
@@ -143,7 +143,7 @@ class _Segment:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError:
-            self.failed = True  # the next request begins another file; this one is cut before the failed write
+            self.failed = True  # the next request begins another file; the failed write is cut off
             with suppress(OSError):
                 os.ftruncate(self._file, self.size)
             raise
@@ -161,13 +161,13 @@ class _Segment:
             try:
                 os.fsync(self._file)
             except OSError:
-                # The system may have dropped data that it could not write: confirm nothing in this file later.
+                # The system may have dropped data that it could not write: confirm no more of this file.
                 self.failed = True
                 raise
             self._synced = written
 
     def close(self) -> None:
-        """Sync everything written, also for threads that wait in `sync`; nothing can be written afterwards."""
+        """Sync everything written, also for threads that wait in `sync`; no writes are possible afterwards."""
         with self._syncing:
             try:
                 if not self.failed and self._synced < self.size:
