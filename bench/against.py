@@ -1,4 +1,4 @@
-"""Has anything become slower than in another checkout? The same benchmarks in both, taking turns.
+"""Has anything become slower than in another checkout? Runs the same benchmarks in both, alternately.
 
     python bench/against.py OTHER [--rounds 3] [--only ordering,tracking,net,scale] [--quick] [--json]
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent.parent
 class Benchmark(NamedTuple):
     command: tuple[str, ...]
     figures: str  # a pattern for the names of the relevant figures
-    is_time: bool  # otherwise a rate
+    is_time: bool  # whether the figures are times; otherwise rates
 
 
 BENCHMARKS = {

@@ -23,7 +23,7 @@ def main() -> None:
         steady.talk(500)
         started = time.perf_counter()
         system = Churning(protocol, 10, options.seed)
-        for _ in range(options.changes // 2):  # one goes and one comes
+        for _ in range(options.changes // 2):  # one process leaves and one joins
             system.talk(4)
             system.replace()
         took = time.perf_counter() - started

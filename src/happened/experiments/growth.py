@@ -73,8 +73,8 @@ def measure(
     filtering: bool = True,
     progress: Progress = None,
 ) -> Growth:
-    """Simulate a protocol. Without `filtering`, gateways are not separators, as if unused links led past all of
-    them and only cuts of the whole graph counted."""
+    """Simulate a protocol. Without `filtering`, gateways are not separators, as if unused links led past all
+    of them and only cuts of the whole graph counted."""
     if size < 2 or n < size or n % size:
         raise LocalProtocolError(f"{n} processes do not make zones of {size}")
     facts = protocols()[protocol]
@@ -135,9 +135,9 @@ def mean_hops(n: int, size: int, local: float = 0.9) -> float:
     """The mean hops of a message that stays in its zone with probability `local`, and otherwise goes to any
     process outside, uniformly.
 
-    size^(k+1) - size^k other processes share our zone at level k and no lower one. A message to them takes one
-    hop at level k, and on either side one hop at each lower level where the process is not itself the gateway,
-    which is so in (size - 1) of size cases.
+    size^(k+1) - size^k other processes share our zone at level k and no lower one. A message to them takes
+    one hop there, and on either side one in each lower level whose gateway is another process: (size - 1) of
+    size cases.
     """
     outside, hops, share = n - size, 0.0, (size - 1) / size
     if not outside:

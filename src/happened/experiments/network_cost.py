@@ -4,8 +4,8 @@ In    a terrain; a workload and delays, or recorded computations.
 Out   one Cost for the optimal protocol, which sends directly, and one for each protocol that relays.
 
 Control information is counted on every link that it crosses: a message sent directly carries the same bytes
-over all links of its route, a relayed message carries what each hop needs. *Kept* is the information a process
-remembers about messages that may not have been delivered everywhere, measured after each of its events.
+over all links of its route, a relayed message carries what each hop needs. *Kept* is what a process remembers
+about messages that may not have been delivered everywhere, measured after each of its events.
 """
 
 from collections import Counter

@@ -3,11 +3,11 @@
 The protocol's machines make every send of the recording, with an empty payload: only control information is
 counted. Every copy of a message arrives at a destination at the moment recorded in the trace.
 
-  - A copy that leaves its sender, or a relay, only after that moment arrives at once. A copy without a recorded
-    arrival does not arrive, and messages that wait for it are held at the end.
-  - Messages that the protocol adds (acknowledgements, proposals, requests to a process that is no destination)
-    arrive at once, so that the delays of such protocols are too small by the delays of the links. Relayed
-    copies do so, too, where a protocol needs FIFO links: at their recorded moments they could overtake.
+  - A copy that leaves its sender, or a relay, only after that moment arrives at once. A copy that is recorded
+    never to have arrived does not arrive, and messages that wait for it are held at the end.
+  - Messages that the protocol adds (acknowledgements, proposals, requests to processes that are no
+    destinations) arrive at once, so that its delays are too small by the delays of the links. Relayed copies
+    do so, too, where a protocol needs FIFO links: at their recorded moments they could overtake.
   - An arrival recorded twice is a duplicate. Arrivals of what was never sent, or not to that process, and
     sends to nobody are left out.
 
@@ -51,7 +51,7 @@ TALLY = (
     "deliveries", "late", "late_events", "late_ns", "timed", "held_at_end", "crossings", "crossed_entries",
     "crossed_bytes",
 )  # fmt: skip
-"""The counts of a replay. `copies`: (message, destination) pairs with a transmission, or delivered without one;
+"""The counts of a replay. `copies`: (message, destination) pairs transmitted, or delivered without that;
 messages that never left their sender do not count. `crossings`: the links that transmissions cross, those of
 the terrain if there is one; amounts `crossed` are counted on each link. `timed`: late deliveries whose delay
 in ns is known."""
@@ -61,8 +61,8 @@ in ns is known."""
 class Recording:
     """The sends and arrivals of a recorded computation, in the order in which a protocol is run on them.
 
-    The order contains happened-before. Concurrent events are ordered by their recorded times, if all sends and
-    arrivals have one, and then by their levels. A time that contradicts
+    The order contains happened-before. Concurrent events are ordered by their recorded times, if all sends
+    and arrivals have one, and then by their levels. A time that contradicts
     happened-before is moved forward to that of the event's causes; these corrected times are the `moments`.
     Processes are numbered by name, shorter names first: p2 comes before p10; the order of the rows does not
     matter.
@@ -91,7 +91,7 @@ class Recording:
 
 
 def arrivals(table: pa.Table) -> tuple[pa.Table, int]:
-    """The events, with a `receive` for each arrival and no `deliver`; and how many deliveries became arrivals.
+    """The events, with a `receive` for each arrival and no `deliver`; how many deliveries became arrivals.
 
     If a message has no arrival at a process, its `deliver` there is used instead. Other deliveries are
     ignored: another protocol would have made its own.
@@ -274,8 +274,8 @@ class Replay:
 
 
 def numbered(recording: Recording, terrain: Terrain) -> Recording:
-    """The recording, with processes numbered as in the terrain; LocalProtocolError if the terrain does not know
-    a process, or if a process that sends or receives is a router there."""
+    """The recording, with processes numbered as in the terrain; LocalProtocolError if the terrain does not
+    know a process, or if a process that sends or receives is a router there."""
     c = recording.computation
     index = {name: i for i, name in enumerate(terrain.names)}
     if unknown := [name for name in c.process_names if name not in index]:

@@ -48,7 +48,7 @@ def run_to_the_end(simulation: Simulation) -> None:
 
 
 class Watched:
-    """Wraps a machine: calls `before` before each input, and `after` with the input's name and that result."""
+    """Wraps a machine: calls before() before each input, then after(name of the input, that result)."""
 
     def __init__(
         self, machine: Machine, before: Callable[[], int], after: Callable[[str, int], None]

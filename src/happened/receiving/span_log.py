@@ -9,7 +9,7 @@ Promises   when `append` has returned, neither a kill nor a loss of power loses 
 Assumes    a local file system that keeps what was synced.
 
 A new file begins at MOST_BYTES, when the present one was begun before the time that is kept, at each start of
-the receiver, and after a failed write. A request that a killed receiver left half written was never confirmed;
+the receiver, and after a failed write. A killed receiver may leave half a request, which was never confirmed:
 the next start cuts it off.
 """
 
@@ -167,7 +167,7 @@ class _Segment:
             self._synced = written
 
     def close(self) -> None:
-        """Sync everything written, also for threads that wait in `sync`; no writes are possible afterwards."""
+        """Sync everything written, also for threads that wait in `sync`; then nothing can be written."""
         with self._syncing:
             try:
                 if not self.failed and self._synced < self.size:
