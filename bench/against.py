@@ -3,8 +3,8 @@
     python bench/against.py OTHER [--rounds 3] [--only ordering,tracking,net,scale] [--quick] [--json]
 
 OTHER is a checkout with a .venv of its own: `git worktree add ../before COMMIT; make -C ../before install`.
-Each round runs a benchmark in the other checkout and then in this one. A line gives how much faster this one
-is (1 is as fast, below 1 slower), and the medians of both.
+Each round runs a benchmark in the other checkout and then in this one. A line gives how much faster this
+checkout is (1 is as fast, below 1 slower), and the medians of both.
 """
 
 import argparse

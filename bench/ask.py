@@ -3,9 +3,9 @@
     python bench/ask.py [--events 100000] [--spans 10000] [--rounds 3] [--spark]
 
 Runs each command in a process of its own, from start to end, after a run that is not counted (it compiles the
-kernels). Prints the wall-clock and CPU seconds of the fastest round, and the ratio of its CPU seconds to those
-of a process that only reads the same trace. With --spark, it also runs `happened analyze` of the same spans;
-look at its wall-clock seconds, since the JVM is not a child process and its CPU is not seen.
+kernels). Prints the wall-clock and CPU seconds of the fastest round, and the ratio of its CPU to that of a
+process that only reads the same trace. With --spark, it also runs `happened analyze` of the same spans; look
+at its wall-clock seconds, since the JVM is not a child process and its CPU is not seen.
 """
 
 import argparse

@@ -67,7 +67,7 @@ class Sender:
         )
         others = [peer for peer in NAMES if peer != name]
         alone = [[peer] for peer in sorted(others, reverse=True)]  # carol first
-        # The destinations to try: all others first, then each alone when there is no room for the first choice.
+        # The destinations to try, in this order: the next choice is used when there is no room for one.
         self.choices = [others] if "broadcast" in facts.assumes.casts else []
         self.choices += alone if "unicast" in facts.assumes.casts else []
         self.found = {"grown": 0, "journal": 0, "confirmed": 0, "late": 0}
@@ -97,7 +97,7 @@ class Sender:
             message.ack_nowait()
 
     async def measure(self):
-        """Record the largest values, also how late this task runs: a blocked event loop does not serve peers."""
+        """Record the largest values, also how late this task runs: a blocked event loop serves no peers."""
         while True:
             due = time.monotonic() + 0.1
             await asyncio.sleep(0.1)

@@ -1,6 +1,6 @@
 """The studies of Rodrigues and Veríssimo's chapter 7: how large timestamps are with and without separators.
 
-In    the networks of Table 7.1 and Figures 7.5 and 7.6, rebuilt, since we do not have the drawings and groups.
+In    the networks of Table 7.1 and Figures 7.5 and 7.6, rebuilt, since we lack the drawings and groups.
       Details that the text leaves open were fitted to Table 7.1 and Figure 7.5 (see docs/large-systems.md).
       Every process sends 10 messages a second, each to the others of one of its groups; a hop takes 50 ms on
       average, exponentially distributed; routes are derived from the topology.
@@ -86,8 +86,7 @@ def figure_7_5(small: int = 4, large: int = 28) -> Topology:
 
 
 def figure_7_6(hosts: int = 4) -> Topology:
-    """Three broadcast networks, each with two gateways that both hear messages to other networks; pairs of
-    processes talk across."""
+    """Three broadcast networks, each with two gateways that both hear outgoing messages; pairs talk across."""
     networks = {"1": _hosts("p", hosts), "2": _hosts("q", hosts), "3": _hosts("r", hosts)}
     zones = {
         f"network{k}": {"gateways": [f"g{k}", f"h{k}"], "processes": members, "links": "all"}

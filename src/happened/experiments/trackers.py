@@ -1,9 +1,9 @@
 """What trackers cost on random computations, and on those of a recorded trace.
 
 A study runs the same computations under each tracker, repeated over seeds: processes send plain messages in
-virtual time, and a relevant event follows a send or a delivery with a given probability. The random choices of
-a computation do not depend on its tracker, so trackers are compared on the same events; those that need FIFO
-links get them. Means come with 95 % confidence intervals over the seeds.
+virtual time, and a relevant event follows a send or a delivery with a given probability. The random choices
+do not depend on the tracker, so trackers are compared on the same events; those that need FIFO links get
+them. Means come with 95 % confidence intervals over the seeds.
 
 Advice says what a tracker would have carried on exactly the messages and relevant events of a trace: a Fare,
 which can be added over computations, or why the tracker does not apply. A tracker receives a piggyback at the

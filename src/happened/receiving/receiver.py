@@ -131,8 +131,7 @@ class Receiver:
         self._settled.forget(min(now - self._settings.keep, self._log.begun(self._settled.since)))
 
     def _settle(self) -> None:
-        """Move traces from the window to the settled trace, if they and all traces judged together with them
-        have been silent for a whole window."""
+        """Move traces to the settled trace if they and all judged together with them were silent for a window."""
         if time.monotonic() < self._settle_next:
             return
         self._settle_next = time.monotonic() + self._settings.rules.window / STEPS

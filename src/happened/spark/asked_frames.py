@@ -148,8 +148,7 @@ def future(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame
 def influenced(
     events: DataFrame, request: str, *, direction: str = "past", **shared: Unpack[Shared]
 ) -> ask.Influences:
-    """The requests that influenced `request`, or with direction="future" those that it influenced; for each
-    one a causal chain."""
+    """The requests that influenced this one, or that it influenced (direction="future"), each with a chain."""
     history, name = _asked(events, **shared).about_request(request)
     return ask.influenced(history, name, direction=direction)
 

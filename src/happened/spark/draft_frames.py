@@ -178,8 +178,7 @@ def _assemble(assemble: Assemble, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[QuarantinedRecord]]:
-    """The drafts without exact repeats, and a report of each repeat. Repeats of absent drafts need no report,
-    since their records are quarantined already."""
+    """The drafts without exact repeats, and reports of the repeats; absent drafts are quarantined already."""
     once: list[Draft] = []
     repeated = []
     alike: dict[tuple[object, ...], list[Draft]] = {}

@@ -274,8 +274,7 @@ def _becomes(stored: T.DataType, wanted: T.DataType) -> bool:
 
 
 def _inexact(name: str, stored: T.DataType) -> Column | None:
-    """A column that says why a row's value cannot be converted without loss, or is null; None if every value
-    of the type can be converted."""
+    """A column: why a row's value cannot be converted without loss, or null; None if all of a type can be."""
     wanted = TRACE[name].dataType
     if not _becomes(stored, wanted) or (lost := _lost(F.col(name), stored, wanted)) is None:
         return None

@@ -253,8 +253,7 @@ class Destination:
         return (arrival for arrival, _ in ready)
 
     def _released(self, ranges: list[Range]) -> list[tuple[Arrived, Any]]:
-        """Of the messages parked in these ranges, remove and return those without missing causes; the others
-        are parked again."""
+        """Remove and return the messages parked here that lack no other cause; park the others again."""
         released = []
         for low, high in ranges:
             for entry in self._woken(low, high):
