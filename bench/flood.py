@@ -3,16 +3,16 @@
     python bench/flood.py [--seconds S] [--rate N] [--json]
 
 alice sends bob 100 messages a second over a link with a shared key, with journals. A flooder without the key
-opens up to N connections a second on loopback and holds as many as it can: some send nothing, some send noise,
-some send the first bytes of a record and stop. Two cases alternate, S seconds each, ROUNDS times:
+opens up to N connections a second on loopback and holds as many as it can: some send nothing, some noise,
+some the first bytes of a record. Two cases alternate, S seconds each, ROUNDS times:
 
 bystander   the flooder calls a program that has nothing to do with bob: what the flooder costs the machine
 flood       the flooder calls bob; at the end of the last round carol, who has the key, starts (`newcomer`:
             seconds until bob has her first message)
 
-p99 is the latency from before the send to bob's application, by one clock. Goals: p99 under `flood` is at most
-twice that of `bystander`; bob holds at most 2 × `limits.strangers` connections of strangers (silent ones and
-those that send are counted apart) and grows by at most 32 MiB; carol gets in within five seconds.
+p99 is of the latency from before the send to bob's application, by one clock. Goals: p99 under `flood` is at
+most twice that of `bystander`; bob holds at most 2 × `limits.strangers` connections of strangers (silent ones
+and those that send are counted apart) and grows by at most 32 MiB; carol gets in within five seconds.
 """
 
 import argparse
@@ -58,7 +58,7 @@ async def send(name, setting):
 
 
 async def receive(setting):
-    """Runs bob: prints the sender and latency of each message, and every 0.1 s how many connections he holds."""
+    """Runs bob: prints each message's sender and latency, and every 0.1 s a line about what bob holds."""
     async with node("bob", setting) as bob:
         measuring = asyncio.create_task(_measure())
         async for message in bob:

@@ -71,9 +71,9 @@ def make(path: Path, size: int, seed: int = 1) -> int:
 
 
 def measure(code: str, *arguments: str) -> tuple[float, float, int]:
-    """CPU seconds, wall-clock seconds and the largest resident set in bytes, of a program and its descendants.
+    """CPU seconds, wall-clock seconds and the largest resident set (bytes) of a program and its descendants.
 
-    They are read from /proc while these run: the kernel's sums lack children whose parents do not wait for them.
+    Read from /proc while these run: the kernel's sums lack children whose parents do not wait for them.
     """
     start = time.perf_counter()
     program = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL)

@@ -2,7 +2,7 @@
 
     python bench/many.py [--computations 200000] [--spans 10] [--services 40] [--master 'local[2]']
 
-The computations are request traces like those of tracing systems: trees of spans over a few services. In one run:
+The computations are like request traces of tracing systems: trees of spans over a few services. In one run:
 
 single    one process: read, analyse, write every table
 spark     happened analyze on the same files

@@ -2,8 +2,8 @@
 
     python bench/medium.py [--sizes 5 10 20] [--rounds 20] [--nats] [--json]
 
-Nodes run in one event loop on loopback, without journals, with payloads of PAYLOAD bytes. In a round each node
-sends a multicast to k others drawn at random; the next round begins when all of these are delivered. The same
+Nodes run in one event loop on loopback, without journals, with payloads of PAYLOAD bytes. In a round each
+node sends a multicast to k others drawn at random; the next round begins when all are delivered. The same
 multicasts are sent each way:
 
 tcp         `ks`, a copy with its own control information for each destination
@@ -42,8 +42,8 @@ from happened.net.udp_multicast import FRAMES, MulticastTransport
 
 PAYLOAD = 200
 REPAIR = 2.0
-"""Seconds before a link repeats a frame. All nodes share one interpreter, so that at n = 20 a round takes longer
-than the usual 0.1 s, and links would repeat frames although none is lost."""
+"""Seconds before the links send what the medium has not delivered. All nodes share one interpreter, so that
+at n = 20 a round takes longer than the usual 0.1 s: the links would send frames although none is lost."""
 WARM_UP = 3  # rounds, in which nodes meet
 PAIRS = {"tcp": "udp", "nats": "broadcast"}
 

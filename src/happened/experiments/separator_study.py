@@ -86,7 +86,7 @@ def figure_7_5(small: int = 4, large: int = 28) -> Topology:
 
 
 def figure_7_6(hosts: int = 4) -> Topology:
-    """Three broadcast networks, each with two gateways that both hear outgoing messages; pairs talk across."""
+    """Three broadcast networks, each with two gateways that both hear what leaves; pairs of hosts talk."""
     networks = {"1": _hosts("p", hosts), "2": _hosts("q", hosts), "3": _hosts("r", hosts)}
     zones = {
         f"network{k}": {"gateways": [f"g{k}", f"h{k}"], "processes": members, "links": "all"}

@@ -131,7 +131,7 @@ class Receiver:
         self._settled.forget(min(now - self._settings.keep, self._log.begun(self._settled.since)))
 
     def _settle(self) -> None:
-        """Move traces to the settled trace if they and all judged together with them were silent for a window."""
+        """Settle the traces that, like all those judged together with them, were silent for a window."""
         if time.monotonic() < self._settle_next:
             return
         self._settle_next = time.monotonic() + self._settings.rules.window / STEPS

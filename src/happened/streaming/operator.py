@@ -232,7 +232,7 @@ class DeliveryProcessor(StatefulProcessor):
     def _read(
         self, destination: Any, frame: pd.DataFrame
     ) -> tuple[list[tuple[Arrived, int]], list[DeliveryOutcome]]:
-        """The messages of valid rows, by arrival, with their places in the frame; outcomes of corrupt rows."""
+        """The messages of valid rows, by arrival, with their places in the frame; and the corrupt rows."""
         columns = [frame[name].tolist() for name in self.rule.columns]
         arrivals: list[tuple[Arrived, int]] = []
         corrupt: list[DeliveryOutcome] = []
