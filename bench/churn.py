@@ -1,5 +1,5 @@
-"""Bytes of a message in a system of ten processes whose members have changed a thousand times, against one
-whose members never did: python bench/churn.py [--changes 1000] [--protocols ks histories …]"""
+"""Compares the bytes of a message in a system of ten processes after a thousand changes of members with those
+in a system without changes: python bench/churn.py [--changes 1000] [--protocols ks histories …]"""
 
 import argparse
 import sys

@@ -54,7 +54,8 @@ class _Trace:
 
 
 class SpanWindow:
-    """The last minutes by trace; `counts`: spans received, repeated, late, dropped (there were too many)."""
+    """The spans of the last minutes, by trace. `counts`: spans `received`, `repeated`, `late`, and `dropped`
+    because there were too many"""
 
     def __init__(self, rules: WindowRules) -> None:
         self.rules = rules

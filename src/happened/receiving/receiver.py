@@ -40,7 +40,7 @@ class Address(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Settings:
     """grpc, http: where to listen, None: not at all; rules: the window's; every: seconds between rounds;
-    keep: seconds for which the log is kept."""
+    keep: seconds for which the log and the settled parts are kept."""
 
     grpc: Address | None
     http: Address | None

@@ -148,7 +148,7 @@ def future(events: DataFrame, event: str, **shared: Unpack[Shared]) -> DataFrame
 def influenced(
     events: DataFrame, request: str, *, direction: str = "past", **shared: Unpack[Shared]
 ) -> ask.Influences:
-    """The requests that influenced this one, each with a chain; direction="future": that it influenced."""
+    """The requests that influenced this one (direction="future": those it influenced), each with a chain."""
     history, name = _asked(events, **shared).about_request(request)
     return ask.influenced(history, name, direction=direction)
 

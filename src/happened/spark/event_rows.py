@@ -274,7 +274,7 @@ def _becomes(stored: T.DataType, wanted: T.DataType) -> bool:
 
 
 def _inexact(name: str, stored: T.DataType) -> Column | None:
-    """A column: why a row's value cannot be converted without loss, or null; None if all of a type can be."""
+    """A column: why a row's value would not convert without loss, else null; None if all values convert."""
     wanted = TRACE[name].dataType
     if not _becomes(stored, wanted) or (lost := _lost(F.col(name), stored, wanted)) is None:
         return None

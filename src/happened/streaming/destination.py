@@ -253,7 +253,7 @@ class Destination:
         return (arrival for arrival, _ in ready)
 
     def _released(self, ranges: list[Range]) -> list[tuple[Arrived, Any]]:
-        """Remove and return the messages parked here that lack no other cause; park the others again."""
+        """Remove and return messages parked in `ranges` that lack no other cause; park the others again."""
         released = []
         for low, high in ranges:
             for entry in self._woken(low, high):
