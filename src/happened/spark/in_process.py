@@ -28,7 +28,7 @@ from ..trace.store import AnyPath, any_path
 from .splits import splits_of
 
 MOST_EVENTS = 5_000_000
-"""The largest trace that is analysed in this process: events x processes."""
+"""The most events of a trace that is analysed in this process."""
 
 
 def analyze_here(
