@@ -1,10 +1,10 @@
-"""Has anything become slower than in another checkout? The same benchmarks in both, taking turns.
+"""Has anything become slower than in another checkout? Runs the same benchmarks in both, alternately.
 
     python bench/against.py OTHER [--rounds 3] [--only ordering,tracking,net,scale] [--quick] [--json]
 
 OTHER is a checkout with a .venv of its own: `git worktree add ../before COMMIT; make -C ../before install`.
-Each round runs a benchmark in the other checkout and then in this one. A line gives how much faster this one
-is (1 is as fast, below 1 slower), and the medians of both.
+Each round runs a benchmark in the other checkout and then in this one. A line gives how much faster this
+checkout is (1 is as fast, below 1 slower), and the medians of both.
 """
 
 import argparse
@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent.parent
 class Benchmark(NamedTuple):
     command: tuple[str, ...]
     figures: str  # a pattern for the names of the relevant figures
-    is_time: bool  # otherwise a rate
+    is_time: bool  # whether the figures are times; otherwise rates
 
 
 BENCHMARKS = {

@@ -1,11 +1,11 @@
-"""Are questions answered while one waits, and what does an analysis without Spark save?
+"""Are questions answered within seconds, and what does an analysis without Spark save?
 
     python bench/ask.py [--events 100000] [--spans 10000] [--rounds 3] [--spark]
 
-Runs each command in a process of its own, from start to end, after one that is not counted (it compiles the
-kernels). Prints the seconds of the fastest round, by the clock and of CPU, and the ratio of its CPU to that
-of a process that only reads the same trace. With --spark, `happened analyze` of the same spans as well: of
-that the seconds count, since the JVM is no child of ours and its CPU is not seen.
+Runs each command in a process of its own, from start to end, after a run that is not counted (it compiles the
+kernels). Prints the wall-clock and CPU seconds of the fastest round, and the ratio of its CPU to that of a
+process that only reads the same trace. With --spark, it also runs `happened analyze` of the same spans; look
+at its wall-clock seconds, since the JVM is not a child process and its CPU is not seen.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def happened(*words: str) -> list[str]:
 
 
 def spans(count: int) -> str:
-    """OTLP: requests of a gateway that calls nine others one after the other, and overlap."""
+    """OTLP of overlapping requests, in each of which a gateway calls nine other services one by one."""
     told: dict[str, list[dict[str, object]]] = {}
     for number in range(count):
         trace, place = divmod(number, SPANS_PER_TRACE)
@@ -93,7 +93,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="happened-ask-") as name:
         folder = Path(name)
         run, answers = folder / "run", folder / "answers"
-        messages = str(max(1, arguments.events // 21))  # to ten others each, received and delivered
+        messages = str(max(1, arguments.events // 21))  # a send, and ten receives and ten deliveries each
         timed(
             happened(
                 "simulate", "--processes", "20", "--messages", messages, "--seed", "1", "--out", str(run)

@@ -3,10 +3,10 @@
     python bench/ask_large.py [--events 6000000] [--shape requests|one] [--questions why,critical-path]
                               [--master 'local[2]'] [--local]
 
-A trace is made: `requests` is a computation for each request, of a gateway that calls two services; `one` is
-a single computation of 32 processes (bench/scale.py). Then each question is asked on Spark, as a command of
-its own, and with --local in one process too. Prints CPU seconds of all processes involved, seconds, and the
-largest resident set of any; Linux only (see bench/importing.py).
+The bench makes a trace: `requests` has a computation for each request, in which a gateway calls two services;
+`one` is a single computation of 32 processes (bench/scale.py). Then it asks each question on Spark, in a
+command of its own, and with --local in one process too. Prints CPU seconds of all processes, wall-clock
+seconds, and the largest resident set of any process; Linux only (see bench/importing.py).
 """
 
 import argparse
@@ -37,7 +37,7 @@ EVENTS = (
     ("gateway", 5, "deliver", "charged", None, "charge (end)", 72),
     ("gateway", 6, "internal", None, None, "POST /checkout (end)", 80),
 )
-"""Of a request: process, seq, kind, message, destination, label, ms since its beginning."""
+"""The events of a request: process, seq, kind, message, destination, label, ms since the request began."""
 
 
 def make_requests(path: Path, events: int, seed: int = 1) -> None:

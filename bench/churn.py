@@ -1,5 +1,5 @@
-"""Bytes of a message in a system of ten processes whose members have changed a thousand times, against one
-whose members never did: python bench/churn.py [--changes 1000] [--protocols ks histories …]"""
+"""Compares the bytes of a message in a system of ten processes after a thousand changes of members with those
+in a system without changes: python bench/churn.py [--changes 1000] [--protocols ks histories …]"""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ def main() -> None:
         steady.talk(500)
         started = time.perf_counter()
         system = Churning(protocol, 10, options.seed)
-        for _ in range(options.changes // 2):  # one goes and one comes
+        for _ in range(options.changes // 2):  # one process leaves and one joins
             system.talk(4)
             system.replace()
         took = time.perf_counter() - started

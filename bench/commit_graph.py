@@ -1,11 +1,11 @@
-"""A commit graph as a busy repository grows it, as JSON lines with an id and parents.
+"""Makes a commit graph like that of a busy repository, as JSON lines with an id and parents.
 
     python bench/commit_graph.py [--commits 160000] [--seed 1] > commits.jsonl
 
-A main line; thousands of short branches that begin a little behind its head, some of which merge the main
-line on their way, and most of which are merged; abandoned branches, which stay heads; release branches that
-live long and are merged back now and then. A fifth of the commits are merges, some of them redundant, and
-there are so many chains that vectors by chains would be wide.
+The graph has a main line; thousands of short branches that begin a little behind its head, most of which are
+merged, and some of which merge the main line before; abandoned branches, which stay heads; and release
+branches that live long and are merged back now and then. A fifth of the commits are merges, some of them
+redundant. There are so many chains that vectors with an entry per chain would be wide.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def commit_graph(commits: int, seed: int) -> list[list[int]]:
     random = Random(seed)
     parents: list[list[int]] = [[]]
     main = [0]  # the main line
-    branches: list[int] = []  # heads of those that are open
+    branches: list[int] = []  # heads of the open short branches
     releases: list[int] = []
 
     def commit(*of: int) -> int:

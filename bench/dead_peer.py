@@ -3,12 +3,12 @@
     python bench/dead_peer.py [--seconds S] [--protocols NAME …] [--json]
 
 For each protocol, alice and bob run in processes of their own, with journals, and carol never starts. Both
-send 4 KiB payloads to everybody without pause, and only to each other when there is no room for more to
-carol; deliveries are acknowledged at once. *State* is what the limits let one node keep: outboxes for two
-peers and as much that the protocol keeps back (`outbox` each), `held_bytes`, `undelivered_bytes`, `staged`.
+send 4 KiB payloads to everybody without pause, and only to each other when carol's outbox is full; deliveries
+are acknowledged at once. *State* is the data that the limits let one node keep: outboxes for two peers and as
+many bytes that the protocol holds back (`outbox` each), `held_bytes`, `undelivered_bytes`, `staged`.
 
-Goals, for the larger of both processes: resident memory grows by at most 4 × state, since what is kept is
-copied for snapshots and in buffers; the journal with its write-ahead log is at most `compaction` + 4 × state.
+Goals, for the larger of both processes: resident memory grows by at most 4 × state, since snapshots and
+buffers copy the state; the journal with its write-ahead log is at most `compaction` + 4 × state.
 """
 
 import argparse
@@ -67,7 +67,7 @@ class Sender:
         )
         others = [peer for peer in NAMES if peer != name]
         alone = [[peer] for peer in sorted(others, reverse=True)]  # carol first
-        # Whom to send to, and whom instead when there is no room for that.
+        # The destinations to try, in this order: the next choice is used when there is no room for one.
         self.choices = [others] if "broadcast" in facts.assumes.casts else []
         self.choices += alone if "unicast" in facts.assumes.casts else []
         self.found = {"grown": 0, "journal": 0, "confirmed": 0, "late": 0}
@@ -97,7 +97,7 @@ class Sender:
             message.ack_nowait()
 
     async def measure(self):
-        """Also measures its own lateness: a blocked event loop does nothing for its peers."""
+        """Record the largest values, also how late this task runs: a blocked event loop serves no peers."""
         while True:
             due = time.monotonic() + 0.1
             await asyncio.sleep(0.1)
@@ -116,7 +116,7 @@ def free_ports(count):
 
 
 def measure(protocol, seconds):
-    """What alice and bob found, the larger of both."""
+    """Run alice and bob; of each value that they measure, return the larger one."""
     with tempfile.TemporaryDirectory() as directory:
         peers = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(3), strict=True)}
         setting = {"protocol": protocol, "directory": directory, "peers": peers, "seconds": seconds}

@@ -1,18 +1,18 @@
-"""Does a flood of connections from strangers reach those who are let in?
+"""Does a flood of connections from strangers disturb the peers that have the key?
 
     python bench/flood.py [--seconds S] [--rate N] [--json]
 
-alice sends bob 100 messages a second over a link with a shared key, with journals. A flooder without it opens
-up to N connections a second on loopback and holds as many as it is let: some say nothing, some say noise,
-some say the first bytes of a record and stop. Two cases take turns, S seconds each, ROUNDS times:
+alice sends bob 100 messages a second over a link with a shared key, with journals. A flooder without the key
+opens up to N connections a second on loopback and holds as many as it can: some send nothing, some noise,
+some the first bytes of a record. Two cases alternate, S seconds each, ROUNDS times:
 
 bystander   the flooder calls a program that has nothing to do with bob: what the flooder costs the machine
-flood       the flooder calls bob; at the end of the last one carol, who has the key, starts (`newcomer`:
+flood       the flooder calls bob; at the end of the last round carol, who has the key, starts (`newcomer`:
             seconds until bob has her first message)
 
-p99 is from before the send to bob's application, by one clock. Goals: p99 under `flood` is at most twice that
-of `bystander`; bob holds at most 2 × `limits.strangers` connections of strangers (silent ones and those that
-speak are counted apart) and grows by at most 32 MiB; carol gets in within five seconds.
+p99 is of the latency from before the send to bob's application, by one clock. Goals: p99 under `flood` is at
+most twice that of `bystander`; bob holds at most 2 × `limits.strangers` connections of strangers (silent ones
+and those that send are counted apart) and grows by at most 32 MiB; carol gets in within five seconds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def node(name, setting):
 
 
 async def send(name, setting):
-    """alice, or carol: stamps and sends until it is ended."""
+    """Runs alice or carol: sends messages with time stamps until the process is ended."""
     async with node(name, setting) as me:
         due = time.monotonic()
         while True:
@@ -58,7 +58,7 @@ async def send(name, setting):
 
 
 async def receive(setting):
-    """bob: a line for each message, with its sender and latency, and every 0.1 s one for what he holds."""
+    """Runs bob: prints each message's sender and latency, and every 0.1 s a line about what bob holds."""
     async with node("bob", setting) as bob:
         measuring = asyncio.create_task(_measure())
         async for message in bob:
@@ -118,7 +118,7 @@ async def flood(address, rate):
 
 
 class Bob:
-    """What bob's process prints."""
+    """Reads the lines that bob's process prints."""
 
     def __init__(self, process):
         self.process = process
@@ -175,7 +175,7 @@ async def measure(directory, seconds, rate):
             for case, address in (("bystander", bystander), ("flood", peers["bob"])):
                 flooder = await start("flood", address, rate)
                 processes.append(flooder)
-                await bob.hears(RATE)  # it is under way
+                await bob.hears(RATE)  # wait until messages flow
                 begun = len(bob.latencies)
                 await asyncio.sleep(seconds)
                 p99s[case].append(statistics.quantiles(bob.latencies[begun:], n=100)[98])

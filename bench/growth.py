@@ -3,8 +3,8 @@
     python bench/growth.py [--sizes 10 100 1000] [--per-process 50] [--protocols …] [--svg FILE] [--seed 1]
                            [--cuts-of-the-graph]
 
-Prints a line for each protocol and size, and what it comes to at a million. `ks` at 1,000 processes takes
-most of the time, minutes; `rst` is its formula. Numbers and what they mean: docs/large-systems.md.
+Prints a line for each protocol and size, and an extrapolation to a million processes. `ks` at 1,000 processes
+takes most of the time, minutes; `rst` is computed by formula. docs/large-systems.md explains the numbers.
 """
 
 import argparse

@@ -1,12 +1,10 @@
-"""Do held messages cost anything? Measures a message that nobody waits for, while more and more others are
-held.
+"""Do held messages slow down others? Measures messages that depend on no held one, while more are held.
 
     python bench/held.py [--json]
 
 For each protocol: one message is late at its receiver, `held` others that follow it have arrived, and then
-unrelated ones keep coming. Reported are microseconds for each of those, and for each one that is delivered
-when the late one comes. If every held message were examined again, both would grow with the number held; both
-should stay flat.
+unrelated messages keep coming. Prints the microseconds per unrelated message, and per held message delivered
+when the late one arrives. Both should stay flat; if every held message were examined again, they would grow.
 """
 
 import argparse

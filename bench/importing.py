@@ -8,8 +8,8 @@ plain     in one process
 session   an empty Spark session, started and stopped
 spark     on Spark
 
-Prints CPU seconds of all processes involved, the largest resident set of any, and the ratios. The bench
-adopts the orphans of what it starts (Linux only), so that the JVM and the Python workers are counted too.
+Prints CPU seconds of all processes involved, the largest resident set of any process, and the ratios. The
+bench adopts orphaned descendants (Linux only), so that the JVM and the Python workers are counted too.
 """
 
 import argparse
@@ -50,7 +50,7 @@ spark.stop()
 
 
 def make(path: Path, size: int, seed: int = 1) -> int:
-    """Requests of a dozen spans over a few pods, one call inside the other."""
+    """Write requests of a dozen spans over a few pods, with nested calls."""
     dice = random.Random(seed)
     spans, trace = 0, 0
     with path.open("w") as file:
@@ -71,9 +71,9 @@ def make(path: Path, size: int, seed: int = 1) -> int:
 
 
 def measure(code: str, *arguments: str) -> tuple[float, float, int]:
-    """CPU seconds, seconds and the largest resident set in bytes, of a program and all that it started.
+    """CPU seconds, wall-clock seconds and the largest resident set (bytes) of a program and its descendants.
 
-    Read from /proc while they run: the kernel's sums lack children whose parents do not wait for them.
+    Read from /proc while these run: the kernel's sums lack children whose parents do not wait for them.
     """
     start = time.perf_counter()
     program = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL)
@@ -95,7 +95,7 @@ def measure(code: str, *arguments: str) -> tuple[float, float, int]:
 
 
 def descendants() -> list[int]:
-    """Processes below this one, by their ids."""
+    """The ids of all descendants of this process."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

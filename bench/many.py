@@ -1,13 +1,13 @@
-"""Does a trace of very many small computations cost what its events cost?
+"""Does a trace of very many small computations cost only what its events cost?
 
     python bench/many.py [--computations 200000] [--spans 10] [--services 40] [--master 'local[2]']
 
-Request traces as tracing systems leave them: each a tree of spans over a few of the services. In one run:
+The computations are like request traces of tracing systems: trees of spans over a few services. In one run:
 
 single    one process: read, analyse, write every table
 spark     happened analyze on the same files
 
-Prints seconds, the ratio, the largest Python worker, and how often Python was entered for a batch.
+Prints seconds, the ratio, the memory of the largest Python worker, and how often Spark passed Python a batch.
 """
 
 import argparse

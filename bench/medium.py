@@ -2,8 +2,8 @@
 
     python bench/medium.py [--sizes 5 10 20] [--rounds 20] [--nats] [--json]
 
-Nodes in one event loop on loopback, without journals, payloads of PAYLOAD bytes. In a round everybody sends a
-multicast to k others drawn at random, and the next one begins when all of them are delivered. The same
+Nodes run in one event loop on loopback, without journals, with payloads of PAYLOAD bytes. In a round each
+node sends a multicast to k others drawn at random; the next round begins when all are delivered. The same
 multicasts are sent each way:
 
 tcp         `ks`, a copy with its own control information for each destination
@@ -12,11 +12,11 @@ nats        `ks` over JetStream, a publication for each destination
 broadcast   the form for hardware multicast, one publication for all
 
 sends       transmissions by the senders: writes to a connection, datagrams, publications
-bytes       tcp, udp: all that is written to sockets, with acknowledgements, without beacons and IP headers;
-            nats, broadcast: what comes in at the broker and goes out of it by its own count, which has
-            payloads and headers and no subjects
+bytes       tcp, udp: all bytes written to sockets, with acknowledgements, without beacons and IP headers;
+            nats, broadcast: bytes into and out of the broker by its own count, which includes payloads and
+            headers but not subjects
 frame       bytes of one frame, which has the payload and the control information
-by the medium    the share of copies that it carried; the links carried or repaired the others
+by the medium    the share of copies that the medium carried; the links carried or repaired the others
 """
 
 import argparse
@@ -42,8 +42,8 @@ from happened.net.udp_multicast import FRAMES, MulticastTransport
 
 PAYLOAD = 200
 REPAIR = 2.0
-"""Seconds. All nodes share one interpreter, so that at n = 20 a round takes longer than the usual 0.1 s, and
-frames would go by the links too although none is lost."""
+"""Seconds before the links send what the medium has not delivered. All nodes share one interpreter, so that
+at n = 20 a round takes longer than the usual 0.1 s: the links would send frames although none is lost."""
 WARM_UP = 3  # rounds, in which nodes meet
 PAIRS = {"tcp": "udp", "nats": "broadcast"}
 
@@ -51,7 +51,7 @@ counted: Counter[str] = Counter()
 
 
 def count_everything():
-    """Count what is sent where it is sent."""
+    """Wrap the functions that send, so that transmissions and bytes are counted."""
 
     def counting(owner, name, note):
         plain = getattr(owner, name)
@@ -117,7 +117,7 @@ async def do_round(nodes, k, dice):
 
 
 async def ready(way, nodes):
-    """Until everybody is connected, and hears everybody else where there is a medium."""
+    """Wait until all nodes are connected and, if there is a medium, hear each other on it."""
 
     def is_ready(node, other):
         if way == "udp":

@@ -2,8 +2,8 @@
 
     python bench/net.py [--quick] [--signed] [--json]
 
-Five operating-system processes on loopback, each with a connection to each other, 256-byte payloads, every
-message to the other four; the same number of processes, connections and frames in every case:
+Five operating-system processes run on loopback, all connected to each other; messages have 256-byte payloads
+and go to the other four. The numbers of processes, connections and frames are the same in every case:
 
 bare        asyncio streams: length, number and payload per frame (the framing of net/records.py), read with
             `readexactly`, written with `drain`. No order, no acknowledgement, nothing survives a broken link
@@ -11,9 +11,9 @@ node        `Node` with ks, plaintext links: causal order, link numbers, acknowl
 journal     the same with a journal, every commit flushed to disk before anything is shown to anybody
 signed      (--signed) `node` with messages that are signed by their origin and checked where they arrive
 
-throughput  everybody sends as fast as back-pressure lets it, until everybody has all: deliveries a second
-latency     everybody sends RATE messages a second; from before the send to the application, by one clock
-Cases take turns, ROUNDS times; the median of each is compared. CPU seconds are those of all five processes:
+throughput  all send as fast as back-pressure lets them, until all messages have arrived: deliveries a second
+latency     all send RATE messages a second; time from before the send to the application, by one clock
+Cases alternate, ROUNDS times; their medians are compared. CPU seconds are those of all five processes:
 on a busy machine their ratio is steadier than that of wall-clock time.
 """
 
@@ -46,7 +46,7 @@ YIELD_EVERY = 32  # sends between two checks for arrived messages
 
 
 class Bare:
-    """Connections to the others and nothing more; the same shape as the node below."""
+    """Plain connections to the others, with the methods of Ordered below."""
 
     def __init__(self, name, addresses):
         self._name, self._addresses = name, addresses
@@ -179,7 +179,7 @@ async def child(case, name, addresses, messages, rate, folder):
         await done.wait()
         report = {"cpu": cpu_seconds() - before, "latencies": latencies}
         print(json.dumps(report), flush=True)
-        await asyncio.to_thread(sys.stdin.readline)  # until everybody has everything
+        await asyncio.to_thread(sys.stdin.readline)  # wait until all processes have all messages
 
 
 async def send_all(end, messages, rate):
@@ -196,7 +196,7 @@ def cpu_seconds():
 
 
 def measure(case, messages, rate):
-    """Seconds until everybody has everything, CPU seconds, latencies in ms."""
+    """Seconds until all processes have all messages, CPU seconds, latencies in ms."""
     from netcluster import free_ports
 
     addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(5), strict=True)}

@@ -1,11 +1,11 @@
-"""Traces of odd shapes, each against an ordinary one of the same size.
+"""Does `happened analyze` cope with traces of odd shapes? Each is compared with an ordinary one of its size.
 
     python bench/odd.py [--events 1000000] [--only files nine] [--master 'local[2]']
 
 files     5,000 small input files, against the same rows in files of ROWS_PER_PART
-shuffled  rows in random order across files, against the same rows as they happened
-nine      nine computations just above the limit, against one of their total size
-lopsided  one process with nine tenths of the events, against one where all have as many
+shuffled  rows in random order across files, against the same rows in the order in which they happened
+nine      nine computations just above the limit, against one computation of their total size
+lopsided  one process with nine tenths of the events, against processes with equal numbers of events
 many      computations of four events each, against one computation of their total size
 wide      10,000 processes, against 32
 
@@ -65,7 +65,7 @@ def nine(folder: Path, events: int) -> None:
 
 
 def lopsided(folder: Path, events: int) -> None:
-    """The one process has its own events between those of the others."""
+    """Between its communication with the others, one process has many events of its own."""
     table = table_of(events // 10)
     busy = pa.table(
         {
@@ -89,7 +89,7 @@ def lopsided(folder: Path, events: int) -> None:
 
 
 def many(folder: Path, events: int) -> None:
-    """p sends to q and r, who answer p."""
+    """In each computation p sends to q and r, and they answer p."""
     write(table_of(events), folder / "plain")
     count = events // 4
     number = np.repeat(np.arange(count), 4)

@@ -4,7 +4,7 @@
 
 throughput  the same recorded schedule (exponential sends and delays, mean 0.1 s each) fed to each machine;
             sends + deliveries per second of machine time, median of the repetitions
-parking     a message that is not waited for, while 750 others are held: watch-one parking against rescanning
+parking     cost of a message that no other waits for while 750 are held: watch-one parking against rescanning
 bytes       encoded control information against the byte model of Jang et al. 1997 (4-byte clocks, 2-byte ids)
 """
 
@@ -97,7 +97,7 @@ def throughput(n, pattern, messages, contestants, repetitions, seed=1):
 
 
 class RescanningKs(KshemkalyaniSinghal):
-    """The same machine, looking at everything it holds after each delivery."""
+    """The same machine, except that it examines all held messages after each delivery."""
 
     def _deliver(self, message):
         effects, parking = self.take(message), self._parking
@@ -111,10 +111,10 @@ class RescanningKs(KshemkalyaniSinghal):
 
 
 def parking(held, make, others=2000):
-    """Seconds per message that has nothing to do with `held` messages waiting for a late one.
+    """Seconds per message that is unrelated to the `held` messages, which wait for a late one.
 
-    0 sends one message to {1, 2}, slow on its way to 2; 1 hears of it and sends on to 2, again and again.
-    While 2 holds all of those, 3 keeps sending to it.
+    Process 0 sends a message to {1, 2} whose copy to 2 is late; 1 receives it and sends many messages to 2.
+    While 2 holds all of these, 3 keeps sending to 2.
     """
     first, second, third, listener = *(create("ks", p, 4) for p in (0, 1, 3)), make(2, 4)
     (to_second, late) = (message for _, message in first.multicast((1, 2), b"").effects)

@@ -3,23 +3,23 @@
     python bench/reduction.py [--events 20000] [--processes 16] [--json]
     python bench/reduction.py --dag [--commits 160000] [--log commits.jsonl] [--json]
 
-A run without any protocol is recorded (multicast to half of the processes, delays that reorder) and its
-first events are kept; under causal order no message edge is redundant and there is nothing to reduce. In
-one run, on the same trace:
+The bench records the first events of a run without any protocol (multicast to half of the processes, delays
+that reorder); under causal order no message edge would be redundant and there would be nothing to reduce. It
+measures on the same trace:
 
 kernel     happened.causality.predecessors, from the Arrow table to the edges: encode, stamp, reduce
-reduce     of that, only the step from stamped events to edges
+reduce     only the last step of the kernel, from stamped events to edges
 networkx   transitive_reduction of the graph with the edges of process order and of messages, which is
            made before the time is taken
 
-The kernel's fastest of five repetitions counts, networkx's only one. Both must give the same edges. networkx
-walks everything after an event once per event: it takes minutes.
+The kernel runs five times and the fastest counts; networkx runs once. Both must give the same edges. networkx
+takes minutes, since for each event it walks all later events.
 
 With --dag, the transitive reduction of a commit graph (bench/commit_graph.py, or a log that `happened import`
-reads, with parents first), against Python integers as bit sets. CPU seconds of programs of their own, with
-all that they start (bench/importing.py; Linux only):
+reads, with parents first) is compared with Python integers as bit sets. The figures are CPU seconds of
+separate programs and their descendants (bench/importing.py; Linux only):
 
-python        reads the log and reduces it by Python integers: a commit's ancestors are the bits of one
+python        reads the log and reduces it with Python integers whose bits are a commit's ancestors
 import        makes a trace of the log
 one process   causality.predecessors of the trace
 session       an empty Spark session, started and stopped
@@ -28,7 +28,7 @@ spark         analyze_path(questions=["predecessors"]) of the trace
 
 and within one process, once everything is loaded and compiled, `bits` (the integers alone) and `kernel`
 (causality.predecessors, from the Arrow table). All must give the same number of edges. One process may take
-3 times as long as python, and so may Spark beyond an idle job. Of programs, the least of three counts.
+3 times as long as python, and so may Spark beyond an idle job. Programs run three times; the least counts.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Raynal, Schiper & Toueg (IPL 39(6), 1991) on numpy matrices, the comparison for `ks`' throughput.
 
-Same shape, same effects, same watch-one parking of held messages, so that only the control information
-differs. One copy of the matrix per multicast, shared by its destinations.
+The methods, effects and watch-one parking of held messages are those of `ks`, so that only the control
+information differs. A multicast copies the matrix once for all of its destinations.
 """
 
 from heapq import heappop, heappush
@@ -16,7 +16,7 @@ from happened.ordering.machine import Multicast
 class RstMessage(NamedTuple):
     sender: int
     clock: int
-    dests: np.ndarray  # one at each destination
+    dests: np.ndarray  # 1 at each destination, else 0
     sent: np.ndarray  # sent[i, j]: messages i -> j in this message's causal past
     payload: bytes
 

@@ -3,19 +3,18 @@
     python bench/scale.py [--events 10000000] [--processes 32] [--master 'local[2]'] [--against CHECKOUT]
                           [--shape one|many|random]
 
-The rows are made and written as Parquet: of one computation; or of many of four events, in their order or in
-random order. Then, on the same files, each in a process of its own:
+The bench writes rows as Parquet: of one computation, or of many with four events each, in their order or in
+random order. Then it runs these on the same files, each in a process of its own:
 
 single    one process: read, encode, ask every question, write every table
 spark     everything `happened analyze` does, on a session that is warm
 through   the same with io="spark": Spark reads and writes
-frame     `hs.analyze` of a frame that Spark reads from those files: all through Spark, the answers kept by it
-lay       the same up to the shuffle by computation, and Spark's own writer of the same rows beside it
+frame     `hs.analyze` of a frame that Spark reads from those files; Spark shuffles and keeps everything
+lay       `frame` up to the shuffle by computation, and for comparison Spark's own writer of the same rows
 against   `happened analyze` by another checkout, if one is given (with its own .venv)
 
-Prints seconds by the clock and of CPU, the latter for the driver, the JVM and the Python workers; the ratios;
-the largest worker; and, of `frame`, the bytes that Spark's metrics account for, beside those that its Python
-processes wrote to disk themselves.
+Prints wall-clock seconds; CPU seconds of the driver, the JVM and the Python workers; ratios; the memory of
+the largest worker; and for `frame` the bytes in Spark's metrics and those that Python wrote to disk itself.
 """
 
 import argparse
@@ -118,7 +117,7 @@ def time_single(folder: Path, timestamps: str, _: str) -> dict[str, float]:
 
 
 def most_megabytes() -> float:
-    """The most that this process held; `ru_maxrss` may be that of the process that started it."""
+    """The most memory that this process held; not `ru_maxrss`, which may be that of its parent process."""
     status = Path("/proc/self/status").read_text()
     return float(status.split("VmHWM:")[1].split()[0]) / 1024
 
@@ -213,7 +212,7 @@ def metrics(spark) -> dict[str, float]:
 
 
 def processes() -> dict[int, tuple[int, str, float]]:
-    """Every process: its parent, its command, and the CPU seconds of it and its children that are gone."""
+    """For every process: its parent, its command, and the CPU seconds of it and its ended children."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

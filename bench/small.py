@@ -3,8 +3,8 @@
     python bench/small.py [--rounds 3]
 
 Alternates, in processes of their own, between a session that does nothing and `happened analyze` of 39
-events; prints the seconds of each, by the clock and of CPU of all processes involved (bench/importing.py;
-Linux only), and the differences of the medians. On a machine that is busy with other work, CPU counts.
+events; prints the wall-clock seconds of each and the CPU seconds of all its processes (bench/importing.py;
+Linux only), and the differences of the medians. On a busy machine, look at the CPU seconds.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python bench/stamps.py [--events 300000] [--processes 32] [--timestamps full]
 
-Unicasts between random processes, as in scale.py. The kernel that computes the vectors is the yardstick.
+Unicasts between random processes, as in scale.py; compare the costs with the kernel that computes vectors.
 """
 
 import argparse

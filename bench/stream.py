@@ -1,4 +1,4 @@
-"""Does causal order in a stream cost less than as much again, and does its state stay small?
+"""Does causal order at most double the cost of a stream, and does its state stay small?
 
     python bench/stream.py [--messages 1000000] [--destinations 64] [--events 2000000] [--only delivery]
     python bench/stream.py --only many [--computations 250000] [--batches 50]
@@ -45,7 +45,7 @@ from scale import make
 
 BATCHES = 10
 REMEMBERED = 1024
-"""Ids of a destination, where the state is looked at: few, so that what is held can be seen beside them."""
+"""Remembered ids per destination when the state is measured: few, so that held messages show beside them."""
 COLUMNS = "destination string, id string, after array<string>, payload string"
 
 
@@ -176,7 +176,7 @@ def stamping(spark: SparkSession, work: Path, events: int, processes: int) -> di
 
 
 def write_computations(folder: Path, computations: int, batches: int) -> None:
-    """Two messages each, one computation in ten delivers them in the wrong order. A part for each batch."""
+    """Computations of two messages; one in ten delivers them in the wrong order. One part for each batch."""
     folder.mkdir()
     dice = np.random.default_rng(1)
     number, k = np.repeat(np.arange(computations), 4), np.tile(np.arange(4), computations)
@@ -249,7 +249,7 @@ def many_by_stream(trace: Path, out: Path) -> dict[str, Any]:
 
 
 def many(work: Path, computations: int, batches: int) -> dict[str, Any]:
-    """The last batch finishes everything, so that the one before it is compared with the first ones."""
+    """The last batch also finishes all computations, so the one before it is compared with the first ones."""
     write_computations(work / "many", computations, batches)
     told: dict[str, Any] = {}
     for name in ("batch", "stream"):

@@ -3,8 +3,8 @@
     python bench/tracking.py [--quick] [--json] [--processes 50] [--protocols p1,p3-reduced]
 
 The same recorded computation (uniform unicasts, one relevant event per ten communication events, exponential
-delays) is replayed through every tracker; what an idle tracker takes for the same steps is taken off. Of each
-stretch of 500 steps the fastest repetition counts; the ratio is to numpy's vector clock in the same run.
+delays) is replayed through every tracker; the time of an idle tracker for the same steps is subtracted. For
+each stretch of 500 steps the fastest repetition counts; ratios are to numpy's vector clock in the same run.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def computation(n, messages, seed, *, fifo, relevant=0.1):
 
 
 class Idle:
-    """Does nothing: what the replay itself costs."""
+    """A tracker that does nothing, to measure the cost of the replay itself."""
 
     def __init__(self, me, n):
         pass

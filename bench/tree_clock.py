@@ -2,10 +2,10 @@
 
     python bench/tree_clock.py [--messages 2000]
 
-A tree clock keeps, with each entry, who told us and at which of our steps, so that a join skips what the
-receiver must already know. It pays where a join would touch n words and few of them are news. Here the
-vector is one integer, whose join is a handful of passes in C; and a message must carry the tree as it was,
-which costs a copy of n entries per send. Measured on the same computations as bench/tracking.py.
+A tree clock stores, with each entry, the process that told us and our step at that time, so that a join skips
+entries that the receiver must already know. It pays if a join would touch n words and few of them are new.
+Here the vector is one integer, whose join is a few passes in C; and a message must carry the tree of its
+moment, which costs a copy of n entries per send. Measured on the same computations as bench/tracking.py.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class TreeClock:
             self._children[parent].insert(0, k)
 
     def _collect(self, k, count, attached, children, news, parent=None):
-        """The entries that are news, parents first; what was attached before what we know is skipped."""
+        """The new entries, parents first; subtrees attached before the count that we know are skipped."""
         if count[k] <= self._count[k] or k == self._me:
             return
         known = self._count[k]
@@ -73,7 +73,7 @@ def main():
 
 
 def check(n):
-    """A tree clock that is compared had better be right: against vectors that count sends too."""
+    """Check that the tree clock is right, by comparing it with vectors that count sends too."""
     trees, vectors, carried = [TreeClock(me, n) for me in range(n)], [[0] * n for _ in range(n)], {}
     for what, p, peer, number in computation(n, 2000, 3, fifo=False):
         if what == RECEIVE:

@@ -1,6 +1,6 @@
 """Vector clocks on numpy arrays: the comparison for the trackers' send + receive.
 
-Same shape as `happened.tracking`'s machines, same refusals, one array copied per message.
+It has the methods and refusals of the machines in `happened.tracking`, and copies one array per message.
 """
 
 from typing import NamedTuple

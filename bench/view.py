@@ -1,4 +1,4 @@
-"""Does a view of 100,000 events open at once and follow the mouse?
+"""Does a view of 100,000 events open quickly and follow the mouse smoothly?
 
     python bench/view.py [--messages N] [--processes N] [--serve N] [--json]
 
@@ -104,11 +104,11 @@ def measure(messages, processes, folder):
 
 
 def served(messages, folder):
-    """Seconds for reading, and the longest of a few answers of each kind."""
+    """Seconds to read a trace, and of the slowest of a few answers of each kind."""
     simulated(messages, 16, folder / "large")
     began = time.perf_counter()
     windows = Followed(str(folder / "large")).windows(0)
-    windows.window(1, 1)  # whereupon everything about the order is computed
+    windows.window(1, 1)  # the first window computes everything about the order
     found = {"events": windows.prepared.c.events, "read": time.perf_counter() - began}
     levels = windows.prepared.levels.tolist()
     places = [windows.prepared.c.events * k // 8 for k in range(1, 8)]
@@ -124,7 +124,7 @@ def served(messages, folder):
             began = time.perf_counter()
             ask(e)
             took.append(time.perf_counter() - began)
-        found[name] = max(took[1:])  # the first may compile
+        found[name] = max(took[1:])  # the first call may compile
     return {name: round(value, 3) for name, value in found.items()}
 
 

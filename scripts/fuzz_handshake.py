@@ -1,8 +1,8 @@
 """Fuzz the link handshake for some minutes: python scripts/fuzz_handshake.py --seconds 300.
 
-Coverage-guided with atheris where it is installed, random damage to genuine conversations where it is not.
-An input is what one end hears, in pieces, in one of the modes. Ends the run: an error other than a
-HandshakeError, a peer that was not proven, bytes kept beyond the bound, a frame opened that was never sealed.
+Fuzzing is guided by coverage if atheris is installed; otherwise genuine conversations are damaged at random.
+An input is the bytes that one end hears, in pieces, in one of the modes. The run ends at any error but a
+HandshakeError, an unproven peer, bytes kept beyond the bound, or an opened frame that was never sealed.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def ends(mode: Mode) -> tuple[Handshake, Handshake]:
 
 
 def conversation(mode: Mode) -> list[bytes]:
-    """What bob hears and what alice hears, when nobody interferes; frames follow."""
+    """The bytes that bob hears and those that alice hears, frames included, if nobody interferes."""
     calling, answering = ends(mode)
     first = calling.begin()
     second = answering.receive(first)
@@ -41,7 +41,7 @@ def conversation(mode: Mode) -> list[bytes]:
 
 
 def try_one(data: bytes, genuine: dict[Mode, list[bytes]]) -> bool:
-    """Whether the end that heard this came to believe in a peer; raises on what must not happen."""
+    """Whether the end that heard these bytes accepted a peer; raises if something happens that must not."""
     if len(data) < 2:
         return False
     mode, initiator, piece = Mode(data[0] % 3), data[0] & 4, 1 + data[1]
@@ -95,7 +95,7 @@ def damage(dice: random.Random, genuine: dict[Mode, list[bytes]]) -> bytes:
 
 
 def _with_initiator(mode: Mode) -> int:
-    """The least byte that means this mode and has the initiator's bit."""
+    """The smallest byte that selects this mode and has the initiator's bit."""
     return next(byte for byte in range(256) if byte % 3 == mode and byte & 4)
 
 

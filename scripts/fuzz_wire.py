@@ -1,7 +1,7 @@
 """Fuzz the decoder for some minutes: `make fuzz`, or python scripts/fuzz_wire.py --seconds 300.
 
-Coverage-guided with atheris where it is installed, random damage to genuine frames where it is not.
-Anything but a RemoteProtocolError, or a message that does not survive a round trip, ends the run.
+Fuzzing is guided by coverage if atheris is installed; otherwise genuine frames are damaged at random. The run
+ends at any error but a RemoteProtocolError, or at a message that changes in a round trip.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def try_one(data: bytes) -> bool:
     if wire.decode(wire.encode(message))[0] != message or used > len(data):
         raise AssertionError(f"does not survive a round trip: {data.hex()}")
     if not isinstance(message, KsMessage):
-        return True  # damage has made it another protocol's
+        return True  # the damage turned it into a message of another protocol
     me = message.receiver if message.receiver is not None else min(message.to)
     machine = create("ks", me, message.log.n)
     try:
@@ -74,7 +74,7 @@ def damage(dice: random.Random, frames: list[bytes]) -> bytes:
         else:
             other = dice.choice(frames)
             data[place:place] = other[dice.randrange(len(other)) :][: dice.randint(1, 16)]
-    if dice.random() < 0.5 and len(data) > 3:  # keep the length honest, so that damage reaches the body
+    if dice.random() < 0.5 and len(data) > 3:  # keep the length correct, so that damage reaches the body
         length = bytearray()
         wire.write_number(length, len(data) - 3)
         data[2:3] = length

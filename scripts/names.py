@@ -1,6 +1,6 @@
 """List the class names that are defined at more than one place under src/: python scripts/names.py
 
-Prints each such name with its places, most frequent first, and their number on the last line. Two definitions
+Prints each such name with its places, most frequent first, and the number of names last. Two definitions
 in one file, in the branches of an `if` for instance, are one place.
 """
 

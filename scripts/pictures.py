@@ -13,7 +13,7 @@ from playwright.sync_api import Page, sync_playwright
 from happened.cli import main
 
 ROOT = Path(__file__).parents[1]
-STORIES = (  # file, step, size of the window, what is played
+STORIES = (  # file, step, size of the window, arguments of `happened play`, file of the schedule
     (
         "figure_2_8.png",
         10,

@@ -1,4 +1,4 @@
-"""Print sentences of the repository, drawn at random, for somebody who does not know it to read.
+"""Print random sentences of the repository, to be read by somebody who does not know it.
 
     python scripts/sentences.py --count 30 --seed 1            thirty sentences of everything
     python scripts/sentences.py --all src/happened/spark       every sentence of one folder, in order
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("src", "docs", "bench", "examples", "scripts", "README.md", "CONTRIBUTING.md")
 HELP = {"help", "description", "epilog"}
 END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*])|\n\s*\n|\n(?=\w[\w, ]*  +\S)")
-KEY = re.compile(r"^(\w[\w, ]*?)  +(?=\S)")  # of an item such as `Cost  one shuffle`
+KEY = re.compile(r"^(\w[\w, ]*?)  +(?=\S)")  # the first word of an item such as `Cost  one shuffle`
 FEWEST_WORDS = 5
 
 
@@ -103,7 +103,7 @@ def shown(part: ast.expr) -> str:
 
 
 def comments(source: str) -> Iterator[tuple[int, str, str]]:
-    """Comments; those on successive lines that stand alone are one text."""
+    """The comments; whole-line comments on successive lines are joined into one text."""
     block: list[str] = []
     first = last = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -2,9 +2,9 @@
 
     python scripts/walk.py [--calls]
 
-Two nodes on loopback, both with a journal and a trace and with nothing optional on. A few messages go before,
-so that connections and caches are there. Calls are those into functions of `happened`, on every thread, with
-comprehensions and generators that are resumed.
+Two nodes run on loopback, with a journal and a trace and no other optional parts. A few messages are sent
+before, so that connections and caches exist. The count includes calls of functions of `happened` on every
+thread, comprehensions, and generators that are resumed.
 """
 
 import argparse

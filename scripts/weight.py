@@ -1,6 +1,6 @@
-"""Lines and files of src and tests by room, and what is too long: python scripts/weight.py [--against COMMIT]
+"""Count lines and files by room, and list what is too long: python scripts/weight.py [--against COMMIT]
 
-With --against the same of an earlier commit stands beside it, read from git; nothing is checked out.
+With --against, the counts of an earlier commit are printed beside these; they are read from git, no checkout.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """Studies: tables of simulated runs and of replays.
 
-compare                   what each protocol costs on the same random schedule
-advise                    what protocols would have cost on a recorded trace (survey, replay)
-trackers                  what trackers cost on random computations, and on a recorded trace
+compare                   measures what each protocol costs on the same random schedule
+advise                    finds what protocols would have cost on a recorded trace (survey, replay)
+trackers                  measures what trackers cost on random computations, and on a recorded trace
 growth, separator_study   large systems: control information in zones, and the networks of a paper
-network_cost              what protocols would carry on the links of a topology
+network_cost              finds what protocols would carry on the links of a topology
 
-Not here: the simulator itself (sim), and what is printed or drawn (cli, report).
+The simulator itself is in `sim`; results are printed in `cli` and drawn in `report`.
 """

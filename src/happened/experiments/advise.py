@@ -1,14 +1,14 @@
 """What each protocol would have carried and delayed on exactly the messages of a recorded trace.
 
 In    a table that `trace.read` returned, and the names of protocols.
-Out   Advice: which assumptions the trace keeps, one Finding per protocol, those that apply first and in order
-      of encoded bytes, and whether `ks` carried what the necessary-information kernel asks for.
-Cost  events x protocols, in Python. On Spark there is a task per protocol and batch of computations, after
-      one shuffle, which leaves whole computations together in files; tasks then read those themselves. A
-      computation is replayed by one task per protocol, however large it is.
+Out   Advice: which assumptions the trace satisfies; one Finding per protocol, those of applicable protocols
+      first, by encoded bytes; and whether `ks` carried what the necessary-information kernel asks for.
+Cost  events x protocols, in Python. On Spark, one shuffle writes whole computations together into files; then
+      there is a task per protocol and file, which reads the file itself. One task per protocol replays a
+      computation, however large it is.
 
 Sizes are per copy (a message and one of its destinations) and count every transmission, as in `compare`; a
-message that never left its sender is no copy.
+message that never left its sender does not count as a copy.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from .trackers import TRACKER_ADVICE, TrackerFinding, conclude_trackers, ride_al
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVENTS_PER_PART, MOST_PARTS = 20_000, 1024  # of a trace on Spark
+EVENTS_PER_PART, MOST_PARTS = 20_000, 1024  # how Spark cuts a trace into parts
 OPTIMAL = DEFAULT
 """The protocol whose every message must carry the necessary units and no others."""
 
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
     """One protocol on one trace; figures are None where it does not apply."""
 
     protocol: str
-    order: str  # what it promises
+    order: str  # the delivery order that the protocol promises
     not_applicable: str | None
     entries: float | None = None  # per copy, like all sizes
     units: float | None = None
@@ -50,7 +50,7 @@ class Finding(NamedTuple):
     model_bytes: float | None = None
     added: float | None = None  # transmissions per message beyond those of its sender
     added_delay: float | None = None  # seconds per delivery; None if the trace has no times
-    added_events: float | None = None  # the same in events of the receiver
+    added_events: float | None = None  # the added delay, counted in events of the receiver
     delayed: int | None = None  # deliveries later than their arrival
     deliveries: int | None = None
     held_at_end: int | None = None  # recorded as arrived, and never delivered
@@ -60,12 +60,12 @@ ADVICE = schema_of(Finding).append(pa.field("rank", pa.int64()))
 
 
 class Optimality(NamedTuple):
-    """What `ks` carried in its replay against what the kernel finds necessary."""
+    """What `ks` carried in its replay, compared with what the kernel finds necessary."""
 
     carried: int  # units
     necessary: int
     edges: int
-    differing: int  # edges on which the two are not equal
+    differing: int  # edges on which the carried and the necessary units differ
 
     @property
     def holds(self) -> bool:
@@ -82,7 +82,7 @@ class Advice(NamedTuple):
 
 
 Outcome = dict[str, Any]
-"""Plain enough for JSON: `tally` (counts by name), `refused` (the reason, or None), `optimality`."""
+"""A value that JSON can hold: `tally` (counts by name), `refused` (the reason, or None), `optimality`."""
 
 
 def advise(
@@ -110,7 +110,7 @@ def advise(
 
 
 def replay_all(protocol: str, recorded: Iterable[Recording], terrain: Terrain | None = None) -> Outcome:
-    """A protocol on many computations; it stops at the first it refuses."""
+    """Replay many computations under a protocol; stops at the first computation that the protocol refuses."""
     tally: Counter[str] = Counter()
     optimality = Optimality(0, 0, 0, 0)
     for recording in recorded:
@@ -217,8 +217,8 @@ def advise_on_spark(
     progress: Callable[[str], object] = lambda what: None,
     trackers: Sequence[str] = (),
 ) -> Advice:
-    """The same of a trace too large for one process. `scratch` is a directory that the driver and every
-    executor reach; it must not exist, and the parts of the trace stay there."""
+    """Do what `advise` does, for a trace too large for one process. `scratch` is a directory that the driver
+    and every executor reach; it must not exist yet, and the parts of the trace stay there."""
     from ..spark.tasks import on_tasks
 
     progress("laying out computations")
@@ -229,7 +229,7 @@ def advise_on_spark(
         add(counts, Counter(found))
 
     def done(names: Sequence[str], job: Callable[[str, pa.Table], Outcome]) -> dict[str, list[Outcome]]:
-        """The outcomes of a job with each name on each part."""
+        """For each name, the outcomes of job(name, part) on all parts."""
         jobs = list(product(names, parts))
         tasks = on_tasks(spark, len(jobs), lambda k: job(jobs[k][0], trace.read(jobs[k][1])))
         outcomes: dict[str, list[Outcome]] = {}
@@ -244,7 +244,7 @@ def advise_on_spark(
 
 
 def _lay_out(spark: "SparkSession", path: Path, scratch: Path, events_per_part: int) -> list[str]:
-    """Files of whole computations; the tasks that read them check that their rows are a trace."""
+    """Write files of whole computations; the tasks that read them check that the rows form a trace."""
     from ..spark.event_rows import read_events
 
     events = read_events(spark, path)

@@ -2,11 +2,11 @@
 
 In    protocols, numbers of processes, a workload, a network, seeds. One seed gives every protocol the same
       sends at the same times to the same processes, and first-hand transmissions with the same delays.
-Out   one row per protocol, number of processes and seed, with the measures below; or, instead of them, why
-      the protocol does not apply: it is asked for something outside its assumptions.
+Out   one row per protocol, number of processes and seed, with the measures below; or with the reason why the
+      protocol does not apply, if the workload is outside its assumptions.
 
-Sizes are per delivery and count every transmission, so that a protocol which adds messages pays for them;
-where nothing is added they are the means per transmission that the papers give.
+Sizes are per delivery and count every transmission, so that a protocol which adds messages pays for them; for
+a protocol that adds none they are the means per transmission that the papers give.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from .runs import Estimate, Progress, Watched, estimate
 
 class Measure(NamedTuple):
     name: str
-    title: str  # as a column's head
+    title: str  # the heading of the measure's column
     meaning: str
 
 
@@ -70,7 +70,7 @@ class Comparison:
     messages: int = 20_000  # in all, per run
     workload: Workload = field(default_factory=Workload)
     network: Network = field(default_factory=Network)
-    terrain: Terrain | None = None  # its applications are the processes
+    terrain: Terrain | None = None  # the applications of the terrain are the processes
 
     def __post_init__(self) -> None:
         if not self.protocols or not self.processes or not self.seeds:
@@ -100,12 +100,12 @@ def _row(comparison: Comparison, protocol: str, processes: int, seed: int, progr
         if progress is not None:
             progress(messages)
 
-    create(protocol, 0, 2)  # a name that nobody has is a mistake, not a protocol that does not apply
+    create(protocol, 0, 2)  # raises if the name is unknown; such a protocol is not just inapplicable
     common = (comparison.messages, comparison.workload, comparison.network)
     try:
         parameters = Parameters(seed, protocol, processes, *common, terrain=comparison.terrain)
         return row | _measured(parameters, count)
-    except ProtocolError as error:  # refused by the protocol's facts, or found out by a machine on the way
+    except ProtocolError as error:  # the protocol's facts, or a machine during the run, refused the workload
         if progress is not None:
             progress(comparison.messages - sent)
         return row | {"not_applicable": str(error)}
@@ -150,13 +150,13 @@ def _measured(parameters: Parameters, progress: Callable[[int], object]) -> Row:
 class Summary(NamedTuple):
     protocol: str
     processes: int
-    estimates: dict[str, Estimate]  # by measure; without those the protocol does not tell
+    estimates: dict[str, Estimate]  # by measure; without measures that the protocol does not provide
     undelivered: int
     not_applicable: str | None
 
 
 def summarise(rows: list[Row]) -> list[Summary]:
-    """Over the seeds: one summary per protocol and number of processes, in the order of the rows."""
+    """One summary over all seeds per protocol and number of processes, in the order of the rows."""
     runs: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         runs.setdefault((row["protocol"], row["processes"]), []).append(row)

@@ -6,8 +6,8 @@ In    n processes in zones of `size`, joined in levels: the first process of eac
 Out   for each protocol and n the mean entries and units per hop, hops per application message, and entries
       per application message, over the messages of the second half of the run.
 
-A protocol without zones needs one hop, so its two means are the same. Where the number of processes alone
-decides what a message carries, as the n² numbers of `rst`, nothing is run.
+A protocol without zones needs one hop, so its means per hop and per message are equal. If the number of
+processes alone decides what a message carries, as with the n² numbers of `rst`, nothing is simulated.
 """
 
 from collections.abc import Sequence
@@ -73,8 +73,8 @@ def measure(
     filtering: bool = True,
     progress: Progress = None,
 ) -> Growth:
-    """Without `filtering`, gateways are not separators: as if unused links led past all of them, and only
-    cuts of the whole graph counted."""
+    """Simulate a protocol. Without `filtering`, gateways are not separators, as if unused links led past all
+    of them and only cuts of the whole graph counted."""
     if size < 2 or n < size or n % size:
         raise LocalProtocolError(f"{n} processes do not make zones of {size}")
     facts = protocols()[protocol]
@@ -108,7 +108,7 @@ def measure(
 
 @dataclass(slots=True)
 class _HopSizes:
-    """Measures every hop; replaces the function that gives the simulator encoded sizes."""
+    """Measures every hop message; replaces the function that tells the simulator encoded sizes."""
 
     to_skip: int  # messages
     skipped: set[tuple[int, int]] = field(default_factory=set)
@@ -132,11 +132,12 @@ class _HopSizes:
 
 
 def mean_hops(n: int, size: int, local: float = 0.9) -> float:
-    """The mean hops of a message that stays in its zone with this probability, and otherwise goes to any
+    """The mean hops of a message that stays in its zone with probability `local`, and otherwise goes to any
     process outside, uniformly.
 
-    Of the others, size^(k+1) - size^k share our zone at level k and none below: one hop there, and on both
-    sides one in each lower level whose gateway is another process, which it is in (size - 1) of size cases.
+    size^(k+1) - size^k other processes share our zone at level k and no lower one. A message to them takes
+    one hop there, and on either side one in each lower level whose gateway is another process: (size - 1) of
+    size cases.
     """
     outside, hops, share = n - size, 0.0, (size - 1) / size
     if not outside:

@@ -1,11 +1,11 @@
-"""What each way of sending over a network would carry, keep and delay: for random traffic, or for a trace.
+"""What protocols would carry over a network, keep and delay, for random traffic or for a recorded trace.
 
 In    a terrain; a workload and delays, or recorded computations.
-Out   one Cost for the optimal protocol, which sends directly, and for each that relays.
+Out   one Cost for the optimal protocol, which sends directly, and one for each protocol that relays.
 
 Control information is counted on every link that it crosses: a message sent directly carries the same bytes
-over all links of its route, a relayed one what each hop needs. *Kept* is what a process remembers of messages
-that may not have been delivered everywhere, measured after each of its events.
+over all links of its route, a relayed message carries what each hop needs. *Kept* is what a process remembers
+about messages that may not have been delivered everywhere, measured after each of its events.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
     entries: float  # per link crossed
     control_bytes: float  # per link crossed, as encoded
     kept: float | None  # units, after each event of a process with an application; None if it is not known
-    kept_by_routers: float | None  # at a process without
+    kept_by_routers: float | None  # units, after each event of a process without an application
     delay: float | None  # seconds per delivery beyond the earliest possible; None if no times are known
 
     @property
@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 
 
 def candidates() -> tuple[str, ...]:
-    """The optimal protocol without relays, and those with."""
+    """The names of the optimal protocol, which does not relay, and of the protocols that relay."""
     return (DEFAULT, *(name for name in protocols() if relays(name)))
 
 
@@ -74,7 +74,7 @@ def simulated(
 
 
 def replayed(protocol: str, terrain: Terrain, recorded: Iterable[Recording]) -> Cost:
-    """On computations that are `numbered` as in the terrain."""
+    """The cost on recorded computations; their processes must be numbered as in the terrain (`numbered`)."""
     keepers, tally = _Keepers(terrain.factory(protocol)), Counter[str]()
     for recording in recorded:
         if recording.computation.slot_dest.size:

@@ -1,18 +1,18 @@
-"""One protocol on the messages of a recorded computation: what it would have carried and delayed.
+"""Replays a recorded computation under one protocol: what would it have carried and delayed?
 
-The protocol's machine makes every send of the recording, with an empty payload: only control information is
-counted. Every copy of a message arrives at a destination when it is recorded to have arrived there.
+The protocol's machines make every send of the recording, with an empty payload: only control information is
+counted. Every copy of a message arrives at a destination at the moment recorded in the trace.
 
-  - A copy that leaves its sender, or a relay, only after that moment arrives at once; one that is recorded
-    never to have arrived does not, and what waits for it is held at the end.
-  - Whatever has no recorded arrival (acknowledgements, proposals, requests to somebody who is no destination)
-    arrives at once: the delays of protocols that add messages are therefore too small by those of the links.
-    So do relayed copies where a protocol needs FIFO links: held to the recording they would break them.
+  - A copy that leaves its sender, or a relay, only after that moment arrives at once. A copy that is recorded
+    never to have arrived does not arrive, and messages that wait for it are held at the end.
+  - Messages that the protocol adds (acknowledgements, proposals, requests to processes that are no
+    destinations) arrive at once, so that its delays are too small by the delays of the links. Relayed copies
+    do so, too, where a protocol needs FIFO links: at their recorded moments they could overtake.
   - An arrival recorded twice is a duplicate. Arrivals of what was never sent, or not to that process, and
     sends to nobody are left out.
 
-With a terrain, machines stand at its places and processes are numbered as there (`numbered`); copies that a
-router gets arrive at once, since nobody recorded when they would have.
+With a terrain, machines run at its places and processes are numbered as there (`numbered`); copies arrive at
+a router at once, since the trace has no times for that.
 
 The delay of a delivery is the time, and the number of local events, between its recorded arrival and the
 event that released it; it is zero if the protocol delivers before the recorded arrival.
@@ -40,8 +40,8 @@ from ..wire import control_sizes
 
 HANDOVER = ["computation", "process", "message"]
 RUNAWAY = 5_000_000
-"""A replay is stopped when it has carried this many entries more than 2n² per transmission; a protocol that
-forgets delivered messages never needs that many."""
+"""A replay is stopped when it has carried this many entries more than 2n² per transmission; no protocol that
+forgets delivered messages needs that many."""
 
 Slot = tuple[int, int]
 """(message, destination)."""
@@ -51,27 +51,27 @@ TALLY = (
     "deliveries", "late", "late_events", "late_ns", "timed", "held_at_end", "crossings", "crossed_entries",
     "crossed_bytes",
 )  # fmt: skip
-"""What a replay counts. `copies` are the (message, destination) pairs that something was transmitted for, or
-that were delivered without a transmission; messages that never left their sender do not count. `crossings`
-are the links that transmissions cross, of a terrain if there is one, and what is `crossed` is counted on each
-of them. `timed` are the deliveries late by known ns."""
+"""The counts of a replay. `copies`: (message, destination) pairs transmitted, or delivered without that;
+messages that never left their sender do not count. `crossings`: the links that transmissions cross, those of
+the terrain if there is one; amounts `crossed` are counted on each link. `timed`: late deliveries whose delay
+in ns is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A recorded computation as something a protocol can be run on: its sends and its arrivals, in order.
+    """The sends and arrivals of a recorded computation, in the order in which a protocol is run on them.
 
-    Events are walked in an order that contains happened-before and among concurrent events follows the
-    recorded times, where all sends and arrivals have one, then the levels. A time that contradicts
+    The order contains happened-before. Concurrent events are ordered by their recorded times, if all sends
+    and arrivals have one, and then by their levels. A time that contradicts
     happened-before is moved forward to that of the event's causes; these corrected times are the `moments`.
     Processes are numbered by name, shorter names first: p2 comes before p10; the order of the rows does not
     matter.
     """
 
     computation: Computation  # of arrivals: a slot's delivery is the first arrival there
-    walk: Ints  # its events in the order of the replay
-    moments: Ints | None  # of each event, in ns; None where a send or an arrival has no time
-    number: Ints  # for each process of the computation: its machine
+    walk: Ints  # the events in the order of the replay
+    moments: Ints | None  # the corrected time of each event, in ns; None if a send or an arrival has no time
+    number: Ints  # for each process of the computation: the number of its machine
 
     def destinations(self, message: int) -> list[int]:
         c = self.computation
@@ -79,7 +79,7 @@ class Recording:
         return sorted(self.number[dests].tolist())
 
     def groups(self) -> list[tuple[int, ...]]:
-        """The distinct sets of a sender and those it sent to."""
+        """The distinct sets of a message's sender and destinations."""
         c = self.computation
         sent = np.flatnonzero(np.diff(c.dest_offsets) > 0)
         senders = self.number[c.process[c.send[sent]]].tolist()
@@ -91,7 +91,7 @@ class Recording:
 
 
 def arrivals(table: pa.Table) -> tuple[pa.Table, int]:
-    """The events with `receive` for each arrival and no `deliver`; how many deliveries became arrivals.
+    """The events, with a `receive` for each arrival and no `deliver`; how many deliveries became arrivals.
 
     If a message has no arrival at a process, its `deliver` there is used instead. Other deliveries are
     ignored: another protocol would have made its own.
@@ -149,7 +149,7 @@ class Happening(NamedTuple):
 
 
 class Replay:
-    """A machine per process, run once over the recording; ProtocolError where the protocol refuses it."""
+    """Runs a machine per process once over the recording; ProtocolError if the protocol refuses it."""
 
     def __init__(
         self, protocol: str, recording: Recording, terrain: Terrain | None = None, make: Factory | None = None
@@ -165,11 +165,11 @@ class Replay:
         make = make or (lambda me, n: create(protocol, me, n, **options))
         self._machines: list[Machine] = [make(me, n) for me in range(n)]
         self._message_of: dict[tuple[int, int], int] = {}  # (sender, clock) -> message
-        self._to_come = _arrivals(recording)  # per slot: how many are recorded and still ahead
+        self._to_come = _arrivals(recording)  # per slot: how many recorded arrivals are still ahead
         self._on_its_way: dict[Slot, list[Any]] = {}  # copies whose recorded arrival is ahead
         self._at_once: deque[Send[Any]] = deque()
         self._arrived: set[Slot] = set()
-        self._waiting: dict[Slot, tuple[int, int]] = {}  # of these, the undelivered: moment and local event
+        self._waiting: dict[Slot, tuple[int, int]] = {}  # arrived, undelivered: moment and local event
         self._left: set[Slot] = set()
         self._delivered: set[Slot] = set()
         self._events: Counter[int] = Counter()  # local events so far
@@ -274,8 +274,8 @@ class Replay:
 
 
 def numbered(recording: Recording, terrain: Terrain) -> Recording:
-    """The recording with the numbers that processes have in a terrain; LocalProtocolError if a process is
-    unknown there, or is a router there and sends or receives."""
+    """The recording, with processes numbered as in the terrain; LocalProtocolError if the terrain does not
+    know a process, or if a process that sends or receives is a router there."""
     c = recording.computation
     index = {name: i for i, name in enumerate(terrain.names)}
     if unknown := [name for name in c.process_names if name not in index]:

@@ -1,4 +1,4 @@
-"""What studies share: runs that must end, machines that are watched, means over seeds, files of rows."""
+"""Parts that studies share: runs that must end, watched machines, means over seeds, files of rows."""
 
 from collections.abc import Callable, Sequence
 from math import sqrt
@@ -14,7 +14,7 @@ from ..ordering import Effect, Machine, Multicast
 from ..sim.simulation import Simulation
 
 Progress = Callable[[int], object] | None
-"""Called with the number of messages dealt with since last time."""
+"""Called with the number of messages processed since the last call."""
 
 # Student's t, two-sided 95 %, by degrees of freedom; beyond these `_student_t` expands the normal quantile.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -48,7 +48,7 @@ def run_to_the_end(simulation: Simulation) -> None:
 
 
 class Watched:
-    """A machine; after each of its inputs `after` gets the input's name and what `before` had returned."""
+    """Wraps a machine: calls before() before each input, then after(name of the input, that result)."""
 
     def __init__(
         self, machine: Machine, before: Callable[[], int], after: Callable[[str, int], None]

@@ -1,14 +1,14 @@
 """The studies of Rodrigues and Veríssimo's chapter 7: how large timestamps are with and without separators.
 
-In    the networks of Table 7.1 and Figures 7.5 and 7.6, rebuilt: we do not have the drawings and the groups.
-      What the text leaves open was fitted to Table 7.1 and to Figure 7.5 (docs/large-systems.md says what).
+In    the networks of Table 7.1 and Figures 7.5 and 7.6, rebuilt, since we lack the drawings and groups.
+      Details that the text leaves open were fitted to Table 7.1 and Figure 7.5 (see docs/large-systems.md).
       Every process sends 10 messages a second, each to the others of one of its groups; a hop takes 50 ms on
       average, exponentially distributed; routes are derived from the topology.
-Out   one `CaseResult` per case: mean entries per timestamp over the hop messages that the case looks at, the
-      mean size of causal histories at the hosts it names, and what the paper says.
+Out   one `CaseResult` per case: mean entries per timestamp over the hop messages that the case selects, the
+      mean size of causal histories at the hosts it names, and the paper's figure.
 
-The paper does not say what it counts. A hop message has one timestamp, however many neighbours it is for, and
-counts once; the mean in which it counts once for each of them is given beside that.
+The paper does not say how it counts. A hop message has one timestamp, however many neighbours receive it, and
+counts once here; a second mean counts it once for each receiver.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,14 +33,14 @@ Separators = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A network, the separators at which its routers filter, and what is looked at."""
+    """A network, the separators at which its routers filter, and the messages and hosts to measure."""
 
     study: str
     network: str
     topology: Topology
     filter_at: Separators
     timestamp_redundancy: bool = True  # R7
-    group: str | None = None  # only messages within it; None: all
+    group: str | None = None  # count only messages within this group; None: all messages
     hosts: tuple[str, ...] = ()  # the hosts whose causal histories are measured
     paper: str = ""
 
@@ -54,7 +54,7 @@ class CaseResult(NamedTuple):
     entries: float  # per timestamp
     timestamps: int  # the number of timestamps in that mean
     entries_sent: float  # the mean in which a timestamp counts once for each receiver
-    histories: dict[str, float]  # mean entries at each of the hosts, looked up whenever anybody sends
+    histories: dict[str, float]  # mean entries at each host, measured whenever any process sends
 
 
 def table_7_1(processes: int) -> Topology:
@@ -75,7 +75,7 @@ def table_7_1(processes: int) -> Topology:
 
 
 def figure_7_5(small: int = 4, large: int = 28) -> Topology:
-    """Two broadcast networks with one gateway between them; two pairs of processes talk across it."""
+    """Two broadcast networks joined by one gateway; two pairs of processes talk across the gateway."""
     few, many = _hosts("p", small), _hosts("q", large)
     zones = {
         name: {"gateways": ["g"], "processes": hosts, "links": "all"}
@@ -86,7 +86,7 @@ def figure_7_5(small: int = 4, large: int = 28) -> Topology:
 
 
 def figure_7_6(hosts: int = 4) -> Topology:
-    """Three broadcast networks, each with two gateways that both hear what leaves; pairs talk across."""
+    """Three broadcast networks, each with two gateways that both hear what leaves; pairs of hosts talk."""
     networks = {"1": _hosts("p", hosts), "2": _hosts("q", hosts), "3": _hosts("r", hosts)}
     zones = {
         f"network{k}": {"gateways": [f"g{k}", f"h{k}"], "processes": members, "links": "all"}
@@ -134,7 +134,7 @@ def study(
 
 
 def measure(case: Case, *, messages: int, seed: int, progress: Progress = None) -> CaseResult:
-    # Witnesses get their copies and no more, as in the paper, where nobody reports what it forwards.
+    # Witnesses get their copies but no reports, as in the paper, where no process reports what it forwards.
     routes = derive(case.topology, filter_at=case.filter_at, report=False)
     index = {name: i for i, name in enumerate(routes.names)}
     groups = {name: frozenset(index[m] for m in members) for name, members in case.topology.groups.items()}
@@ -167,7 +167,7 @@ def measure(case: Case, *, messages: int, seed: int, progress: Progress = None) 
 
 
 class _GroupPattern:
-    """The others of one of the sender's groups; routers have none and never send."""
+    """Chooses the other members of one of the sender's groups; routers have no groups and never send."""
 
     def __init__(self, groups: Sequence[frozenset[int]]) -> None:
         self._groups = groups
@@ -179,7 +179,7 @@ class _GroupPattern:
 
 @dataclass(slots=True)
 class _HistorySizes:
-    """Measures every hop message, in the place of the function that gives the simulator encoded sizes."""
+    """Measures every hop message; replaces the function that tells the simulator encoded sizes."""
 
     machines: dict[int, Topological]
     group: frozenset[int] | None
@@ -207,7 +207,7 @@ class Baseline(NamedTuple):
 
 
 def baselines() -> Iterator[Baseline]:
-    """What Table 7.1 compares with: entries that follow from the numbers of processes and members alone."""
+    """The entries that Table 7.1 compares with; the numbers of processes and members determine them."""
     for processes, matrix, vectors in ((6, 36, 10), (10, 100, 14)):
         topology = table_7_1(processes)
         members = sum(len(group) for group in topology.groups.values())

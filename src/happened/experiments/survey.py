@@ -1,7 +1,7 @@
-"""Which assumptions of protocols a recorded trace keeps, and which protocols it rules out.
+"""Finds which assumptions of protocols a recorded trace satisfies, and which protocols it rules out.
 
 In    a table that `trace.read` returned.
-Out   counts that add up over parts of a trace, as long as each part holds whole computations.
+Out   counts that can be added over parts of a trace if each part holds whole computations.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ MOST_GROUPS = 32
 Counts = Counter[str]
 
 LARGEST = ("processes", "groups")
-"""Counts that are merged by their maximum over computations, instead of the sum."""
+"""Counts of which the maximum over computations is kept, instead of the sum."""
 
 
 def survey(table: pa.Table) -> Counts:
@@ -82,7 +82,7 @@ def _to_self(c: Computation) -> Ints:
 
 
 def _unserialized(recording: Recording) -> int:
-    """How many sends did not happen after the previous one in the walk; zero iff all sends are ordered."""
+    """How many sends did not happen after the previous send in the walk; zero iff all sends are ordered."""
     c = recording.computation
     is_send = np.zeros(c.events, bool)
     is_send[c.send[np.diff(c.dest_offsets) > 0]] = True
@@ -95,7 +95,7 @@ def _unserialized(recording: Recording) -> int:
 class Assumption(NamedTuple):
     name: str
     holds: bool
-    found: str  # what the trace shows
+    found: str  # a sentence with the trace's figures
 
 
 def assumptions(counts: Counts) -> list[Assumption]:
@@ -127,7 +127,7 @@ def _share(count: int, messages: int) -> str:
 
 
 def casts(counts: Counts) -> frozenset[str]:
-    """The casts of which a protocol must offer one to carry these messages."""
+    """The casts (such as broadcast); a protocol must offer one of them to carry these messages."""
     found = {
         cast
         for cast, count in (("unicast", counts["unicasts"]), ("broadcast", counts["broadcasts"]))
@@ -159,7 +159,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def notes(counts: Counts) -> list[str]:
-    """Sentences on how the trace was read, for readers of the figures."""
+    """Sentences that tell readers of the figures how the trace was interpreted."""
     said = (
         (
             "early",

@@ -1,15 +1,15 @@
-"""What trackers cost: on random computations, and on those of a recorded trace.
+"""What trackers cost on random computations, and on those of a recorded trace.
 
 A study runs the same computations under each tracker, repeated over seeds: processes send plain messages in
-virtual time, and a relevant event follows a send or a delivery with a given probability. The dice of a
-computation do not depend on its tracker, so protocols are compared on the same events; those that need FIFO
-links get them. Means come with 95 % confidence intervals over the seeds.
+virtual time, and a relevant event follows a send or a delivery with a given probability. The random choices
+do not depend on the tracker, so trackers are compared on the same events; those that need FIFO links get
+them. Means come with 95 % confidence intervals over the seeds.
 
-Advice says what a tracker would have carried on exactly the messages and relevant events of a trace: a Fare
-that adds up over computations, or why the tracker does not apply. A tracker takes a piggyback in at the first
-delivery of a message at a destination. Where no event of a trace is marked as relevant, all are. Causes that
-a source recorded beside its messages carry nothing and are left out, so that a tracker knows less of the past
-than the judge. It takes events x trackers steps, in Python.
+Advice says what a tracker would have carried on exactly the messages and relevant events of a trace: a Fare,
+which can be added over computations, or why the tracker does not apply. A tracker receives a piggyback at the
+first delivery of a message at a destination. If no event of a trace is marked as relevant, all events are.
+Causes recorded beside the messages carry nothing and are left out, so that a tracker knows less of the past
+than the judge. Advice takes events x trackers steps, in Python.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,23 +42,23 @@ class TrackerFinding(NamedTuple):
     tracker: str
     tells: str
     not_applicable: str | None
-    entries: float | None = None  # per message and destination, like all sizes
+    entries: float | None = None  # mean per message and destination, like all sizes
     most_entries: int | None = None
     bits: float | None = None  # as encoded
     model_bits: float | None = None  # with 32-bit counts and a bitmap
-    null_events: int | None = None  # in all
-    relevant_events: int | None = None  # of the application, in all
+    null_events: int | None = None  # total
+    relevant_events: int | None = None  # total of the application's relevant events
 
 
 TRACKER_ADVICE = schema_of(TrackerFinding)
 
 
 Outcome = dict[str, Any]
-"""Plain enough for JSON: `refused` (the reason, or None), and the fields of a Fare."""
+"""A value that JSON can hold: `refused` (the reason, or None), and the fields of a Fare."""
 
 
 def ride_all(tracker: str, table: pa.Table) -> Outcome:
-    """A tracker on all computations of a table; it stops at the first that it does not apply to."""
+    """Run a tracker on all computations of a table; stops at the first that it does not apply to."""
     computations = encode(table)
     refused = _refusal(tracker, computations)
     total = Fare()
@@ -124,7 +124,7 @@ MEASURES = ("entries", "most_entries", "bits", "model_bits", "null_events", "mem
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What decides the computations: the same study gives the same events."""
+    """The parameters of a study's computations: equal parameters give the same events."""
 
     pattern: str = "unicast"
     relevant: float = 0.1  # probability of a relevant event after a send or a delivery
@@ -169,7 +169,7 @@ def study(
 
 
 def is_fifo(name: str) -> bool:
-    create(name, 0, 2)  # a name nobody knows is refused in create's words
+    create(name, 0, 2)  # raises the usual error if the name is unknown
     return facts_of(name).fifo_links
 
 

@@ -1,13 +1,13 @@
-"""Spans as they are made: what OpenTelemetry's exporters and collectors send over OTLP, judged at once.
+"""Receives spans that OpenTelemetry's exporters and collectors send over OTLP, and judges them at once.
 
-export_requests  what is sent, and what is answered
-span_log         requests on disk before they are answered, as the collector's file exporter writes them,
-                 and the traces that have left the window, as a trace that grows
-intake           from a request to the log and the window of the last minutes, and refusals
-otlp_http        POST /v1/traces
-otlp_grpc        TraceService/Export
-last_minutes     what the traces that have ended show: a trace and tables
-receiver         all of that, running
+export_requests  decodes requests and encodes the answers
+span_log         writes requests to disk before they are answered, in the format of the collector's file
+                 exporter, and the traces that have left the window as a trace that grows
+intake           puts requests into the log and into the window of the last minutes, or refuses them
+otlp_http        serves POST /v1/traces
+otlp_grpc        serves TraceService/Export
+last_minutes     judges the traces that have ended and writes a trace and tables
+receiver         runs all of these
 
-The room is above `ask` and `report`, whose answers and page it writes again and again.
+This package imports `ask` and `report`, whose answers and page it writes again and again.
 """

@@ -1,4 +1,4 @@
-"""What OTLP's exporters send and are answered, in both encodings.
+"""The requests of OTLP's exporters and the answers to them, in both encodings.
 
 A request is an ExportTraceServiceRequest; the reader of OTLP files makes drafts of its spans. Answers are a
 few bytes of protobuf, written here by hand: ExportTraceServiceResponse, google.rpc.Status and RetryInfo.
@@ -28,12 +28,12 @@ class Encoding(Enum):
 
 
 class Malformed(RemoteProtocolError):
-    """The request is no ExportTraceServiceRequest; sending it again would not help."""
+    """The body is not an ExportTraceServiceRequest; sending it again would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """`body` is what to keep: the request, JSON on one line. `left_out` are spans that cannot be used."""
+    """`body`: the request as it is logged, JSON on one line. `left_out`: the spans that cannot be used."""
 
     encoding: Encoding
     body: bytes
@@ -42,7 +42,7 @@ class ExportRequest:
 
 
 def decode(encoding: Encoding, body: bytes, source: str) -> ExportRequest:
-    """Malformed if the body is something else. `source` is what a quarantined span's file is called."""
+    """Decode a request; Malformed if the body is none. `source`: the file named in quarantined records."""
     document: Any
     try:
         document = decoded(body) if encoding is Encoding.PROTOBUF else json.loads(body)
@@ -63,7 +63,7 @@ def decode(encoding: Encoding, body: bytes, source: str) -> ExportRequest:
 
 
 def success(encoding: Encoding, left_out: tuple[QuarantinedRecord, ...]) -> bytes:
-    """The answer to a request that is kept; it tells of spans that nothing can be made of."""
+    """The answer to a request that is logged; it reports the spans that cannot be used."""
     reason = f"{left_out[0].field or ''} {left_out[0].reason}".strip() if left_out else ""
     if encoding is Encoding.JSON:
         told = {"rejectedSpans": str(len(left_out)), "errorMessage": reason}
@@ -79,12 +79,12 @@ def status(encoding: Encoding, code: int, message: str) -> bytes:
 
 
 def retry_info(seconds: int) -> bytes:
-    """A google.rpc.RetryInfo: when to send again."""
+    """A google.rpc.RetryInfo: after how many seconds to send again."""
     return _field(1, _number(1, seconds))
 
 
 def retry_status(code: int, message: str, seconds: int) -> bytes:
-    """A google.rpc.Status with a RetryInfo, without which OTLP takes RESOURCE_EXHAUSTED for final."""
+    """A google.rpc.Status with a RetryInfo; without one, OTLP exporters do not retry RESOURCE_EXHAUSTED."""
     any_of = _field(1, b"type.googleapis.com/google.rpc.RetryInfo") + _field(2, retry_info(seconds))
     return status(Encoding.PROTOBUF, code, message) + _field(3, any_of)
 

@@ -1,19 +1,19 @@
-"""From a request to the log and the window: what every transport asks before it answers.
+"""Puts requests into the log and the window; every transport calls Intake before it answers a request.
 
-Bounds   requests that are being taken in at once, and bytes of those that are coming; more are refused with
-         Full, which says when to try again. What was refused was not kept.
+Bounds   the number of requests taken in at once, and the bytes of requests that are arriving; more are
+         refused with Full, which says when to try again. A refused request is not logged.
 
-SpanWindow has the spans of the last minutes. Nobody says when a trace is at its end, so it is a matter of
-rules, by the time at which spans arrive (`now`, in seconds since 1970: the window reads no clock):
+SpanWindow has the spans of the last minutes. No span says that its trace has ended, so rules decide this by
+the times at which spans arrive (`now`, in seconds since 1970: the window reads no clock):
 
-    open    a span came within the last `settle` seconds
-    ended   none came for that long: the trace is judged. A span that comes now opens it again
-    gone    none came for `window` seconds, neither to it nor to those that it is judged together with: the
-            trace leaves the window. So do the ones that were silent longest when there are more than
-            `most_spans`. Spans that come after that are late: they are counted, and not judged
+    open    a span of the trace arrived within the last `settle` seconds
+    ended   no span arrived for that long: the trace is judged. Another span opens it again
+    gone    no span arrived for `window` seconds in this trace and in those judged together with it: the
+            trace leaves the window. When there are more than `most_spans`, the traces that were silent
+            longest leave, too. Spans that arrive afterwards are late: they are counted, and not judged
 
-The last REMEMBERED traces that have gone are remembered; a span of an older one begins a new trace. A span
-that was sent again is taken once.
+The window remembers the last REMEMBERED traces that left; a span of an older one begins a new trace. If a
+span is sent again, the repetition is counted and not used.
 """
 
 import threading
@@ -32,10 +32,10 @@ from .span_log import SpanLog
 REMEMBERED = 100_000
 
 Version: TypeAlias = tuple[str, int]
-"""A trace, and a number that changes when a span is added to it."""
+"""A trace's id, and a number that changes when a span is added to the trace."""
 
 Group: TypeAlias = frozenset[Version]
-"""The traces of one computation."""
+"""All traces that belong to one computation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class _Trace:
 
 
 class SpanWindow:
-    """counts   spans `received`, `repeated`, `late`, and `dropped` because there were too many"""
+    """The spans of the last minutes, by trace. `counts`: spans `received`, `repeated`, `late`, and `dropped`
+    because there were too many"""
 
     def __init__(self, rules: WindowRules) -> None:
         self.rules = rules
@@ -65,7 +66,7 @@ class SpanWindow:
         self.spans = 0
 
     def add(self, drafts: Iterable[Draft], now: float) -> None:
-        """Take spans in; they are kept as they are and must not be changed."""
+        """Add spans to the window; it keeps the Draft objects themselves, so they must not be changed."""
         for draft in drafts:
             self.counts["received"] += not draft.absent
             self._add(draft, now)
@@ -73,7 +74,7 @@ class SpanWindow:
             self.counts["dropped"] += self._retire(next(iter(self._traces)))
 
     def remember(self, traces: Iterable[str]) -> None:
-        """These have gone."""
+        """Record that these traces have left the window."""
         self._gone.update(dict.fromkeys(traces))
 
     def is_any_silent(self, now: float) -> bool:
@@ -82,8 +83,8 @@ class SpanWindow:
         return oldest is not None and now - oldest.last >= self.rules.window
 
     def let_go(self, groups: Iterable[Group], now: float) -> list[Group]:
-        """Those of the groups that have been silent for as long as the window is, and are as they were when
-        they were grouped. They leave."""
+        """Remove and return the groups that were silent for `window` seconds and got no spans since they
+        were grouped."""
         leaving = [group for group in groups if all(self._is_silent(*each, now) for each in group)]
         for trace, _ in (each for group in leaving for each in group):
             self._retire(trace)
@@ -94,11 +95,11 @@ class SpanWindow:
         return of is not None and of.version == version and now - of.last >= self.rules.window
 
     def since(self, now: float) -> float:
-        """When the first span came of all that are here."""
+        """When the first of all spans in the window arrived."""
         return min((of.first for of in self._traces.values()), default=now)
 
     def all(self) -> dict[Version, list[Draft]]:
-        """All traces, the one that was silent longest first, with their spans."""
+        """All traces with their spans; the trace that was silent longest comes first."""
         return {(trace, of.version): [*of.spans.values()] for trace, of in self._traces.items()}
 
     def ended(self, now: float) -> dict[Version, list[Draft]]:
@@ -106,7 +107,7 @@ class SpanWindow:
         found = {}
         for trace, of in self._traces.items():
             if now - of.last < self.rules.settle:
-                break  # those that follow had a span after it
+                break  # the traces that follow got a span later than this one
             found[trace, of.version] = [*of.spans.values()]
         return found
 
@@ -147,7 +148,7 @@ ON_THE_WAY = 60.0  # seconds that a request may take from the log to the window
 
 
 class Full(RemoteProtocolError):
-    """Too much at once: not kept, to be sent again after `seconds`."""
+    """There is no room for a request: it was not logged, and may be sent again after `seconds`."""
 
     def __init__(self, reason: str, seconds: int = RETRY_AFTER) -> None:
         super().__init__(f"{reason}; send it again after {seconds} s")
@@ -155,10 +156,10 @@ class Full(RemoteProtocolError):
 
 
 class Intake:
-    """`refused` counts requests that there was no room for, `malformed` those that were none, `rejected`
-    spans that nothing could be made of.
+    """Counts requests without room (`refused`), bodies that are no requests (`malformed`) and spans that
+    cannot be used (`rejected`).
 
-    left_out   the last of those
+    left_out   the last rejected spans
     """
 
     def __init__(
@@ -186,9 +187,9 @@ class Intake:
 
     @contextmanager
     def coming(self) -> Iterator[Callable[[int], None]]:
-        """While the body runs, a request comes in; what this gives takes room for more bytes of it, before
-        they are read, and is Full if there is none. It has no place among the requests as long: how soon it
-        is there is its sender's affair."""
+        """Use it around reading a request. It yields a function that reserves room for more bytes before they
+        are read, or raises Full if there is none. A request that is being read does not count as taken in,
+        because its sender decides how long reading takes."""
         taken = 0
 
         def more(size: int) -> None:
@@ -207,8 +208,8 @@ class Intake:
 
     @contextmanager
     def room(self, size: int) -> Iterator[None]:
-        """Room for a request that is there, and has so many bytes that were not counted as they came, while
-        the body runs; Full if there is none."""
+        """Hold room for a request that has been read while the body runs; Full if there is none. `size`: its
+        bytes, unless `coming` has counted them."""
         with self._lock:
             if self._requests >= self._most[0]:
                 raise self._full(f"{self._requests:,} requests")
@@ -226,9 +227,9 @@ class Intake:
         return Full(f"{what} are being taken in, which is as many as there may be")
 
     def take(self, encoding: Encoding, body: bytes, source: str) -> ExportRequest:
-        """Keep a request, for which there is room; when this returns it may be confirmed.
+        """Log a request and add its spans to the window; then it may be confirmed. Call it inside `room`.
 
-        Malformed if it is none; Full if it cannot be written at present.
+        Malformed if the body is no request; Full if it cannot be written at present.
         """
         try:
             request = decode(encoding, body, source)
@@ -246,7 +247,7 @@ class Intake:
         return request
 
     def replay(self, since: float, gone: Iterable[str] = ()) -> int:
-        """Take in again what the log has since then, without traces that have gone; how many requests."""
+        """Take in again the requests logged since `since`, without the traces in `gone`; returns how many."""
         self._window.remember(gone)
         count = 0
         for kept in self._log.recent(since):
@@ -259,7 +260,7 @@ class Intake:
         return count
 
     def ended(self) -> tuple[float, dict[Version, list[Draft]]]:
-        """The time, and the traces that have ended by then."""
+        """The present time, and the traces that have ended by now."""
         with self._lock:
             now = self._clock()
             return now, self._window.ended(now)
@@ -270,12 +271,12 @@ class Intake:
             return self._window.all() if self._window.is_any_silent(self._clock()) else {}
 
     def let_go(self, groups: Iterable[Group]) -> list[Group]:
-        """The groups that leave the window, as they are."""
+        """Let silent groups leave the window, as SpanWindow.let_go does; returns the groups that left."""
         with self._lock:
             return self._window.let_go(groups, self._clock())
 
     def since(self) -> float:
-        """A time before which no span came of what is in the window, or on its way there."""
+        """A time that is not after the arrival of any span in the window or on its way there."""
         with self._lock:
             now = self._clock()
             return min(self._window.since(now), now - ON_THE_WAY)

@@ -1,9 +1,9 @@
-"""What the traces of the last minutes show: a trace and tables, written again whenever they change.
+"""Judges the traces of the last minutes; writes a trace and tables whenever these traces have changed.
 
 In    the traces that have ended, from the window
 Out   trace/part.parquet, an ordinary trace for `happened view`, `check` and `ask`; and one part
       each of the tables below. Every file is replaced as a whole
-Cost  assembling what is new, and the kernels over all that is in the window
+Cost  assembling the new computations, and running the kernels over all ended traces of the window
 
 Traces that name each other's spans or share a channel are judged together, as `happened import` does it: a
 trace that comes later may join others into one computation, which is then assembled anew.
@@ -50,17 +50,17 @@ TIMING = {
     "slowest": pa.schema(SEGMENT),
     "skew": pa.schema(CLOCK),
 }
-"""requests       how long each took, in ns after correction for skew, the slowest first
+"""requests       how long each request took, in ns after correction for skew, the slowest first
 critical_path  the shares of places in the critical paths of all requests (`happened ask critical-path`)
 slowest        the critical path of the slowest request, from its first event to its last
-skew           how far the clock of each instance is ahead of the median one at the newest event, in ns; and
-               how fast that grows. By all traces together; not `feasible` where no offsets and drifts explain
-               all times"""
+skew           how far each instance's clock is ahead of the median clock at the newest event, in ns, and how
+               fast that grows. Derived from all traces together; `feasible` is false where no offsets and
+               drifts explain all times"""
 
 
 @dataclass(frozen=True)
 class Told:
-    """One round: the trace, its tables by name, and what is said of them."""
+    """The results of one round: the trace, its tables by name, and the judgement."""
 
     trace: pa.Table
     tables: Mapping[str, pa.Table]
@@ -73,7 +73,7 @@ class Told:
 
 
 def load_kernels() -> None:
-    """Tell of one message: the first time takes seconds, which no request should wait for."""
+    """Judge a tiny trace once: the first time takes seconds, and no request should wait for that."""
     time, shop = 1, Instance("shop", "shop")
     sent = Span("t", "1", shop, "send", "producer", time, time + 1, {"session.id": "s"}).draft("", 1)
     got = Span(
@@ -83,20 +83,20 @@ def load_kernels() -> None:
 
 
 class Assembled(NamedTuple):
-    """One computation: its rows, and what contradicts itself in it."""
+    """One computation: its rows, and the records that contradict each other."""
 
     rows: pa.Table
     quarantined: tuple[QuarantinedRecord, ...]
 
 
 class LastMinutes:
-    """Tells of one set of ended traces after another; what has not changed is assembled once."""
+    """Judges the ended traces, round after round; computations that have not changed are assembled once."""
 
     def __init__(self) -> None:
         self._assembled: dict[Group, Assembled] = {}
 
     def tell(self, ended: Mapping[Version, list[Draft]], left_out: Iterable[QuarantinedRecord] = ()) -> Told:
-        """`left_out` are records that belong to no trace."""
+        """Judge the ended traces. `left_out`: rejected records, which belong to no trace."""
         groups, too_wide = groups_of(ended)
         new = {group: name for group, name in groups.items() if group not in self._assembled}
         known = {group: self._assembled[group] for group in groups if group not in new}
@@ -121,7 +121,7 @@ class LastMinutes:
 
 
 def groups_of(traces: Mapping[Version, list[Draft]]) -> tuple[dict[Group, str], int]:
-    """The traces of each computation and its name; and how many channels were too wide to join traces."""
+    """The traces and the name of each computation; and how many channels had too many traces to join them."""
     joins = TraceJoins()
     for draft in chain.from_iterable(traces.values()):
         joins.add(draft)
@@ -133,13 +133,13 @@ def groups_of(traces: Mapping[Version, list[Draft]]) -> tuple[dict[Group, str], 
 
 
 def assemble(new: Mapping[Group, str], traces: Mapping[Version, list[Draft]]) -> dict[Group, Assembled]:
-    """The computations of these groups. One table is made of all, since each has a cost of its own."""
+    """Assemble the computations of these groups, in one table, since each table has a fixed cost."""
     assemblies = []
     for group, name in new.items():
         copies = []
         for version in sorted(group):
             for draft in traces[version]:
-                mine = copy(draft)  # assembling merges and renames drafts, and the window keeps them
+                mine = copy(draft)  # assembling changes drafts, and the window still needs the originals
                 mine.computation = name
                 copies.append(mine)
         assemblies.append(spans.assemble(copies, OPTIONS))
@@ -157,7 +157,7 @@ def _causal(analysis: AnswerTables, name: str) -> pa.Table:
 
 
 def _timing(trace: pa.Table) -> dict[str, pa.Table]:
-    """The tables about time; they have no rows where there are no times."""
+    """The tables about time; without times they are empty."""
     rows: dict[str, list[Any]] = {name: [] for name in TIMING}
     if trace.num_rows:
         history = load(trace)
@@ -194,7 +194,7 @@ def _skew(history: History) -> list[dict[str, Any]]:
     names, skew, origin = instance_skew(history.union, times)
     newest = int(times.time[times.timed].max()) - origin
     ahead = skew.ahead(np.arange(len(names)), np.full(len(names), newest))
-    # Only differences are known. Most clocks agree, so that the ones that do not stand out from the median.
+    # Only differences of clocks are known. Most clocks agree, so wrong ones stand out from the median.
     ahead = ahead - int(np.median(ahead))
     columns = zip(names, ahead.tolist(), skew.drifts.tolist(), skew.feasible.tolist(), strict=True)
     return [dict(zip(CLOCK, row, strict=True)) for row in columns]

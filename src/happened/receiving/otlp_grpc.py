@@ -1,8 +1,8 @@
 """OTLP over gRPC: opentelemetry.proto.collector.trace.v1.TraceService/Export.
 
-The bytes of requests are taken as they are, so that no generated classes are needed. When there is no room,
-the answer is RESOURCE_EXHAUSTED with a RetryInfo: OTLP takes it for final without one. A call that is begun
-and does not come is cancelled when its thread is wanted: OTLP takes that for a reason to send again.
+Requests are handled as bytes, so that no generated classes are needed. When there is no room, the answer is
+RESOURCE_EXHAUSTED with a RetryInfo: without one, exporters do not retry. A call whose request does not arrive
+is cancelled when another call needs its thread; after a cancellation exporters send again.
 """
 
 import threading
@@ -16,14 +16,14 @@ from . import export_requests as answers
 from .intake import MOST_REQUESTS, Full, Intake
 
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
-MOST_BYTES = 4 << 20  # of a request, as gRPC has it by itself
-WORKERS = MOST_REQUESTS + 8  # so that somebody is there to refuse what there is no room for
-MOST_AWAITED = MOST_REQUESTS  # calls whose requests are waited for; with one more, the oldest is cancelled
-MOST_CALLS = 1000  # waiting for a thread or being answered; gRPC refuses more by itself, and for good
+MOST_BYTES = 4 << 20  # of a request: gRPC's own default
+WORKERS = MOST_REQUESTS + 8  # threads; some are left to refuse requests when there is no room
+MOST_AWAITED = MOST_REQUESTS  # calls whose requests have not arrived; with one more, the oldest is cancelled
+MOST_CALLS = 1000  # calls waiting for a thread or being answered; gRPC itself refuses more, for good
 
 
 class GrpcReceiver:
-    """Listens on an address from the beginning; CausalityError if it cannot."""
+    """Listens on an address as soon as it is created; CausalityError if it cannot."""
 
     def __init__(self, intake: Intake, host: str, port: int) -> None:
         self._intake = intake
@@ -31,11 +31,11 @@ class GrpcReceiver:
         self._awaited: dict[grpc.ServicerContext, None] = {}  # oldest first
         self._server = grpc.server(
             ThreadPoolExecutor(WORKERS, thread_name_prefix="otlp-grpc"),
-            # Two receivers on one port would each get some of the requests.
+            # If two receivers could share a port, each would get only some of the requests.
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MOST_BYTES)],
             maximum_concurrent_rpcs=MOST_CALLS,
         )
-        # Of a stream of one request, so that it is seen when a call begins whose request does not come.
+        # A stream of one request: so this code also sees calls that begin and whose request does not arrive.
         export = grpc.stream_unary_rpc_method_handler(self._export)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Export": export}),)
@@ -63,7 +63,7 @@ class GrpcReceiver:
                 request = self._intake.take(answers.Encoding.PROTOBUF, body, "gRPC")
         except Full as full:
             details = answers.retry_status(answers.RESOURCE_EXHAUSTED, str(full), full.seconds)
-            # Go's exporters read the first, Python's the second.
+            # Go's exporters read the first header, Python's the second.
             told = [
                 ("grpc-status-details-bin", details),
                 ("google.rpc.retryinfo-bin", answers.retry_info(full.seconds)),

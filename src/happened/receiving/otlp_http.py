@@ -1,11 +1,11 @@
-"""OTLP over HTTP: POST /v1/traces, protobuf or JSON, plain or gzip, of a length told before or in chunks.
+"""OTLP over HTTP: POST /v1/traces, protobuf or JSON, plain or gzip, with Content-Length or in chunks.
 
-Refusals are those that OTLP knows: 400 for what is no request, 429 with Retry-After when there is no room,
-503 when there are too many connections. Whoever keeps the receiver waiting is let go when the place is
-wanted, or after PATIENCE: half a request takes no place from a whole one.
+Refusals have the codes of OTLP: 400 for a malformed request, 429 with Retry-After when there is no room, 503
+when there are too many connections. A connection whose request is incomplete is closed when another one needs
+its place, or after PATIENCE, so that half a request takes no place from a whole one.
 
-A page of another site cannot send anything here: neither content type may be sent to another origin without
-being asked for, and nothing here allows it.
+A web page of another site cannot send anything here: browsers send both content types to another origin only
+after a CORS preflight, and this server allows none.
 """
 
 import socket
@@ -24,13 +24,13 @@ from .intake import RETRY_AFTER, Full, Intake
 PATH = "/v1/traces"
 MOST_BYTES = 16 << 20  # of a request, compressed or not
 MOST_CONNECTIONS = 64
-POLL = 0.1  # seconds between looks at whether to end
-PATIENCE = 30  # seconds for a request to come, to its last byte, or for the next one of a connection
-LEAVING = 1.0  # seconds for a connection that was let go to be gone
+POLL = 0.1  # seconds between two checks whether the server should stop
+PATIENCE = 30  # seconds in which a request must arrive whole, or a connection's next request must begin
+LEAVING = 1.0  # seconds in which the thread of a connection that was let go must end
 PIECE = 1 << 16  # bytes that are read at once
-MOST_UNREAD = 4 * MOST_BYTES  # bytes of a refused request that are read and forgotten,
-UNREAD_SECONDS = 5  # for as long
-LONGEST_LINE = 1000  # bytes of a line between chunks
+MOST_UNREAD = 4 * MOST_BYTES  # the most bytes of a refused request that are read and discarded
+UNREAD_SECONDS = 5  # the longest time for that
+LONGEST_LINE = 1000  # the most bytes in a line between chunks
 MOST_TRAILERS = 100
 BUSY = (
     f"HTTP/1.1 503 Service Unavailable\r\nRetry-After: {RETRY_AFTER}\r\nContent-Length: 0\r\n"
@@ -45,11 +45,11 @@ class _Refusal(Exception):
 
 
 class HttpReceiver(ThreadingHTTPServer):
-    """Listens on an address from the beginning; `start` serves in a thread, `stop` ends that."""
+    """Listens on an address as soon as it is created; `start` serves in a thread, `stop` ends the thread."""
 
     daemon_threads = True
     allow_reuse_port = False
-    request_queue_size = 2 * MOST_CONNECTIONS  # a connection that is not accepted cannot be refused either
+    request_queue_size = 2 * MOST_CONNECTIONS  # only an accepted connection can be refused with an answer
 
     def __init__(self, intake: Intake, host: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -58,7 +58,7 @@ class HttpReceiver(ThreadingHTTPServer):
         self.port = int(self.server_address[1])
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._lock = threading.Lock()
-        self._awaited: dict[socket.socket, float] = {}  # since when its sender is waited for, oldest first
+        self._awaited: dict[socket.socket, float] = {}  # since when we wait for the sender, oldest first
         self._let_go: set[socket.socket] = set()
         self._thread = threading.Thread(
             target=self.serve_forever, args=(POLL,), name="otlp-http", daemon=True
@@ -72,8 +72,8 @@ class HttpReceiver(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for each connection, and no more of them than MOST_CONNECTIONS: the one that was waited
-        for longest is let go for a new one."""
+        """Serve each connection in a thread, at most MOST_CONNECTIONS: for a new connection, the one whose
+        sender we have been waiting for longest is let go."""
         free = self._places.acquire(blocking=False)
         if not free and self._let_one_go(time.monotonic()):
             free = self._places.acquire(timeout=LEAVING)
@@ -96,7 +96,7 @@ class HttpReceiver(ThreadingHTTPServer):
             self._places.release()
 
     def service_actions(self) -> None:
-        """Called between looks for new connections."""
+        """Called regularly by the server's loop, between checks for new connections."""
         while self._let_one_go(time.monotonic() - PATIENCE):
             pass
 
@@ -114,7 +114,8 @@ class HttpReceiver(ThreadingHTTPServer):
             return connection in self._let_go
 
     def _let_one_go(self, before: float) -> bool:
-        """Read no more of the connection that is waited for longest, if since then; whether there is one."""
+        """Stop reading the connection that we have waited for longest, if since before `before`; returns
+        whether there is one."""
         with self._lock:
             oldest, since = next(iter(self._awaited.items()), (None, before))
             if oldest is None or since > before:
@@ -126,7 +127,7 @@ class HttpReceiver(ThreadingHTTPServer):
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a connection that broke is its sender's to open again."""
+        """Does nothing: if a connection breaks, its sender opens another one."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -141,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.waits_for(self.connection)
 
     def parse_request(self) -> bool:
-        """Called when the first line is there."""
+        """Called when the request's first line has arrived."""
         self.server.waits_for(self.connection)
         return super().parse_request()
 
@@ -159,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Full as full:
             self._answer_full(encoding, full)
         except (Malformed, _Refusal) as error:
-            if self.server.was_let_go(self.connection):  # perhaps there is nothing wrong with the rest
+            if self.server.was_let_go(self.connection):  # cut short by us, so the request may be valid
                 intake.refuse()
                 self._answer_full(encoding, Full("it was too long in coming"))
                 return
@@ -193,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         return (self.headers.get("Transfer-Encoding") or "").strip().lower() == "chunked"
 
     def _read(self, size: int, more: Callable[[int], None]) -> bytes:
-        """So many bytes, with room taken for each piece of them before it is read."""
+        """Read `size` bytes; `more` reserves room for each piece before it is read."""
         body = bytearray()
         while left := size - len(body):
             wanted = min(left, PIECE)
@@ -205,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         return bytes(body)
 
     def _chunks(self, more: Callable[[int], None]) -> bytes:
-        """A body in chunks (RFC 9112, section 7.1)."""
+        """Read a body in chunks (RFC 9112, section 7.1)."""
         body = bytearray()
         while size := self._chunk_size():
             if len(body) + size > MOST_BYTES:
@@ -241,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, code: HTTPStatus, encoding: Encoding, body: bytes, retry: int | None = None) -> None:
         if code != HTTPStatus.OK:
-            self.close_connection = True  # its body may not have been read
+            self.close_connection = True  # the request's body may not have been read
         self.send_response(code)
         self.send_header("Content-Type", encoding.value)
         self.send_header("Content-Length", str(len(body)))
@@ -255,8 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._forget_the_rest()
 
     def _forget_the_rest(self) -> None:
-        """Read what the sender has still to send, within bounds: a connection that is closed before that is
-        reset, and whoever reads answers only after sending everything would not see this one."""
+        """Read the rest of the request, within bounds: closing the connection earlier would reset it, and a
+        sender that reads the answer only after sending everything would not see the answer."""
         if self.server.was_let_go(self.connection):
             return
         end, left = time.monotonic() + UNREAD_SECONDS, MOST_UNREAD
@@ -269,7 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
                 left -= read
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: refusals are counted, and answered to whoever sent."""
+        """Logs nothing: refusals are counted, and the sender gets an answer."""
 
 
 def _too_large(when: str = "") -> _Refusal:
@@ -277,7 +278,7 @@ def _too_large(when: str = "") -> _Refusal:
 
 
 def _unzipped(data: bytes) -> bytes:
-    """The members of a gzip file, one after another (RFC 1952, section 2.2)."""
+    """Decompress all members of a gzip file, one after another (RFC 1952, section 2.2)."""
     body = bytearray()
     while True:
         stream = zlib.decompressobj(zlib.MAX_WBITS | 16)

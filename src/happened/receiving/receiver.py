@@ -1,7 +1,7 @@
-"""A receiver that runs: two servers that take spans in, and a loop that tells what they show.
+"""A running receiver: two servers that take in spans, and a loop that judges them and writes the results.
 
-OUT gets spans/ (the log), trace/ and the tables of last_minutes, page.html, and live.json: the rules, where
-the receiver listens, what came, the judgement and the round it is of.
+OUT gets spans/ (the log), trace/ and the tables of last_minutes, page.html, and live.json: the rules, the
+addresses the receiver listens on, counts of spans and requests, the judgement and the number of its round.
 """
 
 import json
@@ -24,9 +24,9 @@ from .span_log import SettledTrace, SpanLog
 if TYPE_CHECKING:
     from .otlp_grpc import GrpcReceiver
 
-STEPS = 10  # of a window, in which traces leave it: parts of the settled trace should not be too many
-SHARE = 4  # of the time, at most one part in so many is spent on telling
-REMEMBERED = 100_000  # violations that were told
+STEPS = 10  # how often per window traces leave it; more steps would write more parts of the settled trace
+SHARE = 4  # judging may take at most one part in SHARE of the time
+REMEMBERED = 100_000  # violations remembered, so that each is reported once
 
 
 class Address(NamedTuple):
@@ -39,7 +39,8 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where to listen, None for not at all; the rules; how often to tell, and how long to keep what came."""
+    """grpc, http: where to listen, None: not at all; rules: the window's; every: seconds between rounds;
+    keep: seconds for which the log and the settled parts are kept."""
 
     grpc: Address | None
     http: Address | None
@@ -49,10 +50,10 @@ class Settings:
 
 
 class Receiver:
-    """Listens and has taken in what the log has of the last minutes, once it is made; `start` serves.
+    """Creating it opens the addresses and takes in the last minutes of the log; `start` serves.
 
-    violations   early deliveries that were told so far, each once
-    tell         is given a line for each of them, and for what the receiver does
+    violations   how many early deliveries were reported so far, each once
+    tell         called with a line for each early delivery, and for what the receiver does
     """
 
     def __init__(self, out: Path, settings: Settings, tell: Callable[[str], object] = lambda line: None):
@@ -96,7 +97,7 @@ class Receiver:
         self.look()
 
     def run(self) -> None:
-        """Tell what came, again and again, until `end` is called from elsewhere."""
+        """Judge the spans again and again, until another thread calls `end`."""
         while not self._ending.wait(self._settings.every):
             began = time.monotonic()
             self.look()
@@ -106,14 +107,14 @@ class Receiver:
         self._ending.set()
 
     def close(self) -> None:
-        """Stop taking in, and tell the rest as it is: what was confirmed is in the log."""
+        """Stop the servers and judge once more; all confirmed requests are in the log."""
         for server in self._servers:
             server.stop()
         self.look()
         self._log.close()
 
     def look(self) -> None:
-        """One round: if traces have ended or gone, or spans were rejected, tell what there is now."""
+        """One round: judge and write the results if traces have ended or left, or spans were rejected."""
         self._settle()
         now, ended = self._intake.ended()
         shown = tuple(ended), self._intake.rejected
@@ -124,13 +125,13 @@ class Receiver:
             self.told.write(self._out)
             self._tell_new(self.told)
         self._write_state(now)
-        # What has not settled yet would be lost with the process.
+        # Keep requests of traces that are not in a part yet: without the log a crash would lose them.
         self._log.forget(min(now - self._settings.keep, self._intake.since()))
-        # A part says which traces of the log are not to be taken in again.
+        # Keep parts as long as the log has their traces: they say which ones are not to be taken in again.
         self._settled.forget(min(now - self._settings.keep, self._log.begun(self._settled.since)))
 
     def _settle(self) -> None:
-        """Let traces go that have been silent, with all that they are judged with, for a whole window."""
+        """Settle the traces that, like all those judged together with them, were silent for a window."""
         if time.monotonic() < self._settle_next:
             return
         self._settle_next = time.monotonic() + self._settings.rules.window / STEPS
@@ -178,7 +179,7 @@ class Receiver:
 
 
 def _grpc_receiver(intake: Intake, at: Address) -> "GrpcReceiver":
-    """Only those who want gRPC need its package."""
+    """Imports gRPC only here, so that its package is needed only where gRPC is used."""
     try:
         from .otlp_grpc import GrpcReceiver
     except ModuleNotFoundError as error:

@@ -1,16 +1,16 @@
-"""Export requests on disk, written before they are answered.
+"""Writes export requests to disk before they are answered.
 
 In    requests, in either encoding
 Out   files `spans-000000001.otlp` (each message after its length in four bytes) and `….jsonl` (a document in
       each line): what the collector's file exporter writes, so that `happened import` reads the directory
 
-Promises   when `append` has returned, a kill or a loss of power loses nothing of it; requests that come at
-           once share a sync. One process at a time writes to a directory.
+Promises   when `append` has returned, neither a kill nor a loss of power loses the request; concurrent
+           requests share a sync. One process at a time writes to a directory.
 Assumes    a local file system that keeps what was synced.
 
-A file ends where a new one begins: at MOST_BYTES, when it was begun before what is kept, when the receiver is
-started, or after a write that failed.
-What a killed receiver left half written was never confirmed, and is cut off at the next start.
+A new file begins at MOST_BYTES, when the present one was begun before the time that is kept, at each start of
+the receiver, and after a failed write. A killed receiver may leave half a request, which was never confirmed:
+the next start cuts it off.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
 
 class SpanLog:
-    """The log in a directory, which is made if it is not there."""
+    """The log in a directory, which is created if it does not exist."""
 
     def __init__(self, folder: Path, *, most_bytes: int = MOST_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class SpanLog:
         self._held = _hold(folder)
         self._lock = threading.Lock()
         self._open: dict[Encoding, _Segment] = {}
-        self._begun: dict[Path, float] = {}  # of the files of this process
+        self._begun: dict[Path, float] = {}  # when this process began each of its files
         files = self._files()
         self._number = max((_number(path) for path in files), default=0)
         for encoding, suffix in SUFFIXES.items():
@@ -64,7 +64,7 @@ class SpanLog:
                 _mend(last, encoding)
 
     def append(self, encoding: Encoding, body: bytes) -> None:
-        """Return when the request is on disk; OSError if it cannot be, and then it is not confirmed."""
+        """Return when the request is on disk; OSError if it cannot be written: do not confirm it then."""
         data = framed(encoding, body)
         with self._lock:
             segment = self._open.get(encoding)
@@ -74,7 +74,7 @@ class SpanLog:
         segment.sync(ticket)
 
     def recent(self, since: float) -> Iterator[Kept]:
-        """The requests in files that were written to since then, oldest first."""
+        """The requests in files that were last written to at `since` or later, oldest first."""
         written = sorted((path.stat().st_mtime, _number(path), path) for path in self._files())
         for arrived, _, path in written:
             if arrived >= since:
@@ -83,7 +83,7 @@ class SpanLog:
                     yield Kept(arrived, encoding, data[begin:end])
 
     def begun(self, since: float) -> float:
-        """A time before which nothing came of what `recent` gives."""
+        """A time that is not after the arrival of any request that `recent` yields."""
         with self._lock:
             return min(
                 (self._begun.get(path, 0.0) for path in self._files() if path.stat().st_mtime >= since),
@@ -91,8 +91,8 @@ class SpanLog:
             )
 
     def forget(self, before: float) -> int:
-        """Remove files that were last written to before then; how many. Those that were begun before then
-        are not added to, so that they can be removed some day however little comes."""
+        """Remove files that were last written to before `before`; returns how many. A present file that was
+        begun before that time ends, so that it can be removed later even if few requests come."""
         with self._lock:
             for encoding, segment in [*self._open.items()]:
                 if self._begun[segment.path] < before:
@@ -126,7 +126,7 @@ class SpanLog:
 
 
 class _Segment:
-    """One file that is written. A ticket is how many bytes it had after a write."""
+    """The file being written. A ticket is the number of bytes the file had after a write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -143,7 +143,7 @@ class _Segment:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError:
-            self.failed = True  # the next request begins another file, and this one ends before the half
+            self.failed = True  # the next request begins another file; the failed write is cut off
             with suppress(OSError):
                 os.ftruncate(self._file, self.size)
             raise
@@ -151,7 +151,7 @@ class _Segment:
         return self.size
 
     def sync(self, ticket: int) -> None:
-        """Return when what was written up to the ticket is on disk."""
+        """Return when everything written up to the ticket is on disk."""
         with self._syncing:
             if self._synced >= ticket:
                 return
@@ -161,13 +161,13 @@ class _Segment:
             try:
                 os.fsync(self._file)
             except OSError:
-                # The system may have dropped what it could not write: nothing here can be confirmed later.
+                # The system may have dropped data that it could not write: confirm no more of this file.
                 self.failed = True
                 raise
             self._synced = written
 
     def close(self) -> None:
-        """Sync what nobody has synced yet, for those who wait for it; after that nothing can be written."""
+        """Sync everything written, also for threads that wait in `sync`; then nothing can be written."""
         with self._syncing:
             try:
                 if not self.failed and self._synced < self.size:
@@ -203,7 +203,7 @@ def bounds(data: bytes, encoding: Encoding) -> Iterator[tuple[int, int]]:
 
 
 def _mend(path: Path, encoding: Encoding) -> None:
-    """Cut off what a killed receiver left half written."""
+    """Cut off a request that a killed receiver left half written."""
     data = path.read_bytes()
     ends = [end for _, end in bounds(data, encoding)]
     whole = (ends[-1] + (encoding is Encoding.JSON)) if ends else 0
@@ -216,13 +216,13 @@ def _mend(path: Path, encoding: Encoding) -> None:
 
 
 def _number(path: Path) -> int:
-    """Of spans-000000001.otlp or part-000000001.parquet."""
+    """The number in a name such as spans-000000001.otlp or part-000000001.parquet."""
     text = path.stem.rpartition("-")[2]
     return int(text) if text.isdecimal() else 0
 
 
 def _hold(folder: Path) -> int:
-    """A lock that ends with the process."""
+    """Lock the directory until this process ends."""
     held = os.open(folder / ".receiving", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -243,20 +243,20 @@ def _sync(path: Path) -> None:
 
 
 ABOUT = b"happened.settled"
-"""Of a part's metadata: {"traces": ids, "since": seconds since 1970}."""
+"""The key of a part's metadata {"traces": ids, "since": seconds since 1970}."""
 
 
 class SettledTrace:
-    """Traces that have left the window, as a trace that grows: what Spark follows while spans come.
+    """Traces that have left the window, written as a trace that grows, which Spark can follow.
 
-    In    computations whose traces have all been silent for as long as the window is; nothing is added to
+    In    computations whose traces have all been silent for as long as the window is; no spans are added to
           them any more, so that their rows are final
-    Out   parts `part-000000001.parquet`, …, each whole or not there, and on disk before the next is written;
-          their directory is made with the first one
+    Out   parts `part-000000001.parquet`, …, each complete or absent, and on disk before the next is written;
+          their directory is created with the first one
 
-    Promises   a trace is in one part, whatever the receiver dies of: each part names its traces, and since
-               when spans came of those that were not in a part yet. What is in the log since then and in no
-               part is what the next receiver goes on with.
+    Promises   a trace is in one part, however the receiver ends: each part names its traces, and the time
+               since which the spans of other traces arrived. The next receiver continues with the traces that
+               are in the log since that time and in no part.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -264,10 +264,10 @@ class SettledTrace:
         self._number = max((_number(part) for part in self._parts()), default=0)
         self._waiting: list[tuple[tuple[str, ...], pa.Table]] = []
         self.traces = 0  # settled by this receiver
-        self.since = self.known()[1]  # what the next receiver takes from the log
+        self.since = self.known()[1]  # the time from which the next receiver reads the log
 
     def known(self) -> tuple[list[str], float]:
-        """The traces that are in parts, oldest first, and since when spans came of those that are not."""
+        """The traces that are in parts, oldest first, and the time since which spans of others arrived."""
         traces: list[str] = []
         since = 0.0
         for part in self._parts():
@@ -277,11 +277,11 @@ class SettledTrace:
         return traces, since
 
     def add(self, traces: Iterable[str], rows: pa.Table) -> None:
-        """What the next part has."""
+        """Add rows, and the traces they belong to, to the next part."""
         self._waiting.append((tuple(traces), rows))
 
     def write(self, since: float) -> None:
-        """Write what was added as a part; OSError if that cannot be, and then it waits for the next time."""
+        """Write the added rows as a part; OSError if that fails: the rows are kept for the next call."""
         if not self._waiting:
             return
         traces = [trace for each, _ in self._waiting for trace in each]
@@ -299,7 +299,7 @@ class SettledTrace:
         self._waiting.clear()
 
     def forget(self, before: float) -> None:
-        """Remove parts that were written before then, but for the last, which says where to go on."""
+        """Remove parts written before `before`, except the last, which says where to continue."""
         for part in self._parts()[:-1]:
             if part.stat().st_mtime < before:
                 part.unlink()

@@ -6,25 +6,25 @@
     hs.violations(events, order="causal").show()    # stamp, predecessors, messages, necessary, skew, …
     hs.analyze(events).summary()
 
-It shares the kernels of `causality` and adds only what scale needs: which rows go to which task, and what
-passes between tasks. Spark reads, shuffles, keeps and writes (io="spark"), or tasks read and write Arrow and
-Parquet themselves (io="direct"), from paths or URLs that every executor reaches. Everything runs on classic
-Spark and on Spark Connect.
+This package calls the kernels of `causality` and adds only what scale needs: it decides which rows go to
+which task and what tasks pass to each other. With io="spark", Spark reads, shuffles, keeps and writes; with
+io="direct", tasks read and write Arrow and Parquet themselves, at paths or URLs that every executor reaches.
+Everything runs on classic Spark and on Spark Connect.
 
 library          DataFrames in and out; not_judged: errors and warnings about rows that could not be judged
 event_rows       traces and frames as rows of events
 record_frames    frames of spans, commits, messages and transactions; an import of whatever Spark can read
-asked_frames     the answers of `happened.ask`, for frames; large_traces: for traces at a path
+asked_frames     the functions of `happened.ask` for a frame; large_traces has them for a trace at a path
 log_import       `happened import` of files on Spark
 pipeline         from a trace at a path to tables in a directory: `happened analyze`
 frame_answers    io="spark": answers about a frame shuffled by computation (laid_frames)
 in_parts         io="direct": from splits to parts of tables, on Spark or inside one task
-splits, sizes    what a task reads, and how large the computations are
-one_pass         every split is read once: whole computations are answered, large ones leave edges
-by_epoch         computations that do not fit a task
-live             traces as they are being written: `stream`, and `happened stream`
+splits, sizes    which part of a trace each task reads, and how large each computation is
+one_pass         reads every split once, answers for whole computations, and writes the edges of large ones
+by_epoch         answers for computations that are too large for one task
+live             follows traces while they are being written: `stream`, and `happened stream`
 tasks, storage   how tasks get their work, and where they write results
-workspace        how long answers are kept, and a frame as files; writing: tables through Spark's own writers
+workspace        how long answers are kept; writes a frame as files. writing: tables by Spark's own writers
 phases           the phases of a run: announced, and recorded so that it can be resumed
 session          the running session, or a new one
 versions         what older versions of PySpark lack

@@ -68,10 +68,10 @@ def requests(
 ) -> DataFrame:
     """One row for each request: when it began (corrected ns), how long it took, and its critical path.
 
-    place, label   of its first event
-    path           the stretches of its critical path in order, as `happened ask critical-path` has them
+    place, label   those of the request's first event
+    path           the stretches of its critical path in order, as `happened ask critical-path` prints them
 
-    All but request, computation and events are null where no two events have a time.
+    All columns but request, computation and events are null where no two events of a request have a time.
     """
     check_by(by)
     rows = _events(events, columns)
@@ -88,11 +88,11 @@ def critical_path(
     columns: Columns | None = None,
     on_bad: str = RAISE,
 ) -> DataFrame:
-    """One row for each place, the most time first: how many critical paths it is on, for how long (ns), its
-    share of all time, and how much sooner the requests would end without it.
+    """One row for each place, largest time first: how many critical paths contain it, how long they stay
+    there (ns), its share of all time, and how much sooner the requests would end if it took no time.
 
-    by        whose time is told: services' (processes' where none are recorded), or processes'
-    request   of one request alone: its name, or an event of it
+    by        "service" (the process, where no service is recorded) or "process": what counts as a place
+    request   the name of one request, or one of its events, to look at this request alone
     """
     check_by(by)
     spark = events.sparkSession
@@ -161,7 +161,7 @@ def influenced(
 
 
 def _events(events: DataFrame, columns: Columns | None) -> DataFrame:
-    """The columns that questions read; rows that are not events have the reason in UNREADABLE."""
+    """The columns that questions read. In rows that are not events, the column UNREADABLE says why."""
     supply(events.sparkSession)
     rows = with_columns(as_events(events, columns), (*ASKED, UNREADABLE))
     return rows.fillna(DEFAULTS)
@@ -173,7 +173,7 @@ def _asked(events: DataFrame, columns: Columns | None = None, on_bad: str = RAIS
 
 
 class AskedFrame(LargeTrace):
-    """A frame of events, with the interface of a trace in files."""
+    """A frame of events that is asked like a LargeTrace, a trace in files."""
 
     def __init__(self, rows: DataFrame, on_bad: str) -> None:
         self.spark: SparkSession = rows.sparkSession
@@ -231,7 +231,7 @@ class AskedFrame(LargeTrace):
 
 
 def _gathered(rows: DataFrame) -> pa.Table:
-    """All rows, in this process."""
+    """Fetch all rows into this process."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -244,7 +244,7 @@ def _gathered(rows: DataFrame) -> pa.Table:
 
 
 def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of sound computations, and the rows left out, as QUARANTINE."""
+    """The rows of sound computations, and what was left out as rows of QUARANTINE."""
     events, no_events = sort_out(rows)
     answers = Answers()
     parts = [part for part, _ in sound(events, answers)]
@@ -253,7 +253,7 @@ def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _by_home(rows: DataFrame) -> DataFrame:
-    """The events; computations that share requests are in one partition, one after another."""
+    """The events, with computations that share a request next to each other in one partition."""
     rows = rows.where(F.col(UNREADABLE).isNull()).drop(UNREADABLE)
     named = rows.select("computation", F.col("attributes")["trace"].alias("trace")).distinct()
     own = named.select("computation", F.col("computation").alias("trace"))
@@ -274,7 +274,7 @@ def _by_home(rows: DataFrame) -> DataFrame:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in tables of about EVENTS_PER_BUCKET, cut where HOME changes."""
+    """The rows as tables of about EVENTS_PER_BUCKET rows; a new table begins only where HOME changes."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if sum(each.num_rows for each in held) >= EVENTS_PER_BUCKET:
@@ -305,14 +305,14 @@ def _bad(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _check(rows: DataFrame, grouped: DataFrame, on_bad: str) -> None:
-    """Raise, or warn of, what an answer about all requests would leave out."""
+    """Raise NotJudged, or warn, if an answer about all requests would leave rows out."""
     check_on_bad(on_bad)
     unsound = grouped.mapInArrow(_bad, spark_schema(QUARANTINE))
     _tell(_gathered(_unread(rows).union(unsound).limit(MOST_COMPUTATIONS)), on_bad)
 
 
 def _unread(rows: DataFrame) -> DataFrame:
-    """Rows that are not events, as QUARANTINE."""
+    """The rows that are not events, as rows of QUARANTINE."""
     reason = F.col(UNREADABLE).alias("reason")
     name = F.coalesce("computation", F.lit("")).alias("computation")
     return rows.where(F.col(UNREADABLE).isNotNull()).select(name, reason)
@@ -336,7 +336,7 @@ def _not_judged(bad: pa.Table) -> NotJudged:
 
 
 def _results(grouped: DataFrame, answer: Callable[[History], Any]) -> Iterator[Any]:
-    """The results of a function for each chunk, which must be small."""
+    """answer(history) for each chunk of the frame; these results must be small."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pickled: Callable[[History], pa.Table] = lambda history: pa.table(  # noqa: E731

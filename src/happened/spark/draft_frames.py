@@ -1,18 +1,18 @@
-"""A frame of foreign records becomes a frame of events, by the same readers as files.
+"""Turns a frame of foreign records into a frame of events, with the readers that also read files.
 
-In    a frame, what makes drafts of one of its rows, and a reader's `assemble`
+In    a frame, a function that makes drafts of one row, and a reader's `assemble`
 Out   rows of trace.SCHEMA. Records and causes that were left out are rows with a reason in
-      event_rows.UNREADABLE, so that answers about the frame can report them. A record that repeats another
-      exactly is taken once
-Cost  one pass to parse, whose drafts Spark keeps as long as the frame; one shuffle of the drafts by
-      computation, when the frame is used. A frame has no order, so nothing here depends on one: the drafts of
-      a computation are sorted by their content
+      event_rows.UNREADABLE, so that answers about the frame can report them. If records repeat each other
+      exactly, one of them is used
+Cost  one pass to parse, whose drafts Spark keeps as long as the frame exists; one shuffle of the drafts by
+      computation, when the frame is used. The rows of a frame have no order, so the drafts of a computation
+      are sorted by their content
 
-Request traces that name spans of one another, or share a channel, are one computation; `leaders_of_linked`
-finds which (as an import of files does). It costs nothing where no trace names another; else one join of the
-references with ids, and rounds over the linked traces alone: connected components by the smallest label seen.
-In each round a trace takes the smallest label of its neighbours, and then that label's own label, so that
-paths shorten by half. It ends when no label changes; BOUND rounds are enough for all that can be stored.
+Request traces that name spans of one another, or share a channel, form one computation; `leaders_of_linked`
+finds these traces (as an import of files does). This costs nothing if no trace names another; otherwise one
+join of references with ids, and rounds over the linked traces alone, which find connected components: in each
+round a trace takes the smallest label of its neighbours, and then the label which that label's trace has, so
+that paths shorten by half. It ends when no label changes; BOUND rounds suffice for all storable traces.
 """
 
 import warnings
@@ -58,18 +58,18 @@ PARSED = pa.schema(
         _told,
     ]
 )
-"""Drafts of a computation, the spans of other traces that they name, and the channels they use; or a record
-that was left out."""
+"""A row has drafts of one computation, the spans of other traces that these name, and the channels they use;
+or it has a record that was left out."""
 ASSEMBLED = UNCHECKED.append(_told)
 
 
 def events_of(
     records: DataFrame, parse: Parse, assemble: Assemble, *, linked: bool = False, work: Any = None
 ) -> DataFrame:
-    """The events of records; `quarantine` of the frame has what was left out, including parts of records
-    whose events are there.
+    """The events of `records`. The attribute `quarantine` of the returned frame has what was left out, also
+    the unusable parts of records whose events are in the frame.
 
-    linked   whether computations that name records of one another are one
+    linked   whether computations that name each other's records are joined into one computation
     """
     spark = records.sparkSession
     supply(spark)
@@ -109,7 +109,7 @@ def _sentence(told: Column) -> Column:
 
 
 def _joined(drafts: DataFrame, workspace: Workspace) -> DataFrame:
-    """The same drafts; those of linked traces get the computation that their leader names."""
+    """The same drafts; drafts of linked traces get the name of their leader as their computation."""
     references = drafts.select(F.col("computation").alias("trace"), F.explode("named").alias("id"))
     channels = drafts.select(F.explode("channels").alias("channel"), F.col("computation").alias("trace"))
     leaders, too_wide = leaders_of_linked(drafts, references, channels, workspace.folder)
@@ -178,7 +178,7 @@ def _assemble(assemble: Assemble, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[QuarantinedRecord]]:
-    """The drafts without exact repeats, and a report of each repeat; absent drafts are reported already."""
+    """The drafts without exact repeats, and reports of the repeats; absent drafts are quarantined already."""
     once: list[Draft] = []
     repeated = []
     alike: dict[tuple[object, ...], list[Draft]] = {}
@@ -195,7 +195,7 @@ def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[QuarantinedR
 def _assembled(
     rows: list[dict[str, Any]], left_out: Sequence[tuple[str, QuarantinedRecord]]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of ASSEMBLED: events, and what was left out, with the name of its computation."""
+    """Rows of ASSEMBLED: events, and records that were left out, with the names of their computations."""
     yield from padded(table_from_rows(rows), ASSEMBLED).to_batches()
     names = pa.array([name for name, _ in left_out], pa.string())
     told = _row([each for _, each in left_out])
@@ -224,10 +224,10 @@ def _table(pairs: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:
 def leaders_of_linked(
     drafts: DataFrame, references: DataFrame, channels: DataFrame, store: AnyPath
 ) -> tuple[DataFrame | None, int]:
-    """(trace, leader) of linked traces, None if there are none; and how many channels have too many traces to
-    join them.
+    """(trace, leader) for each linked trace, or None if no traces are linked; and the number of channels that
+    have too many traces to join them.
 
-    `store` is where rounds write their labels, which keeps each round's plan short.
+    store: the directory where rounds write their labels, which keeps each round's plan short
     """
     pairs = [_neighbours(drafts, references)]
     too_many = 0

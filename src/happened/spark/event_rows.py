@@ -1,16 +1,16 @@
-"""A trace, or any DataFrame, as rows of events; a row that is not an event has the reason in UNREADABLE.
+"""A trace, or any DataFrame, as rows of events; in a row that is not an event, UNREADABLE says why.
 
-In    a path that `trace.locate` finds a trace at; or a frame, and where its columns are called otherwise,
-      `columns`: from a trace's column to the frame's
-Out   rows with columns of trace.SCHEMA. A line of JSON that is not an event has its reason, and nothing else
+In    a path at which `trace.locate` finds a trace; or a frame, and if its columns have other names `columns`,
+      a mapping from the trace's column to the frame's
+Out   rows with columns of trace.SCHEMA. A row for a JSON line that is not an event has only the reason
 Cost  one scan or a projection, when the frame is used; nothing reaches the driver
 
-Spark reads a path: of Parquet only the columns and rows that a query needs. With io="direct" tasks read what
-lies in a store, with credentials of their own, since Spark may have no connector for it.
+Spark reads the path, and of Parquet only the columns and rows that a query needs. With io="direct" tasks read
+traces in an object store, with credentials of their own, since Spark may have no connector for the store.
 
-Of a frame, values are taken as what they are: narrower integers, whole decimals, numbers as names, timestamps
-as nanoseconds since 1970. A row with a decimal that is no integer of 64 bits is quarantined. A column of any
-other type is refused if a question reads it, and left out otherwise.
+The values of a frame are converted without loss: narrower integers, whole decimals, numbers used as names,
+timestamps as nanoseconds since 1970. A row with a decimal that is no 64-bit integer is quarantined. A column
+of any other type is refused if a question reads it, and left out otherwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from .storage import DIRECT, SPARK, TRACE, spark_path, spark_schema
 from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
-"""The column with the reason why a row is not an event; it may name its computation, and no more."""
+"""The column that says why a row is not an event; of the other columns only `computation` may be set then."""
 
 ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 
@@ -42,7 +42,7 @@ ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 def read_events(
     spark: SparkSession, path: AnyPath, *, io: str = SPARK, every_column: bool = True
 ) -> DataFrame:
-    """every_column   whether columns that Parquet files lack are added, as nulls; each has its cost"""
+    """every_column: whether to add columns that the Parquet files lack, as nulls; each of them costs time"""
     at = locate(path)
     if io == DIRECT and isinstance(at.root, StorePath):
         splits = splits_of(at)
@@ -60,7 +60,7 @@ def read_events(
 
 
 def _read_lines(spark: SparkSession, path: AnyPath) -> DataFrame:
-    """JSON lines as Spark reads text; a line that is not an event has the reason in UNREADABLE."""
+    """The events in JSON lines, which Spark reads as text; UNREADABLE says why a line is not an event."""
 
     def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -73,7 +73,7 @@ def _read_lines(spark: SparkSession, path: AnyPath) -> DataFrame:
 
 
 def sort_out_unread(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows without a reason in UNREADABLE, and without that column; the others as rows of QUARANTINE."""
+    """The rows whose UNREADABLE is null, without that column; and the others as rows of QUARANTINE."""
     if UNREADABLE not in table.column_names:
         return table, QUARANTINE.empty_table()
     reason = table[UNREADABLE].cast(pa.string())
@@ -86,7 +86,7 @@ def sort_out_unread(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def with_reasons(rows: pa.Table, unread: pa.Table) -> pa.Table:
-    """Rows of ROWS: possible events, and lines that are not events, with the reasons of QUARANTINE."""
+    """Rows of ROWS: the possible events in `rows`, then a row with the reason for each row of `unread`."""
     nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
     events = pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS)
     return pa.concat_tables([events, pa.table([*nulls, unread["reason"]], schema=ROWS)])
@@ -104,10 +104,10 @@ def _read_parquet(spark: SparkSession, at: Location, every_column: bool) -> Data
 
 
 def _read_columns(at: Location) -> set[str]:
-    """The columns to read: those that hold something and are asked for.
+    """The columns to read: those that hold values, in a type that reads as the schema's.
 
-    Spark reads a column as the type it is stored in, or a wider one, and finds out in a task whether it is;
-    so the types of all parts are looked at before. Values need no check: no cast here can lose one.
+    Spark can read a column only as its stored type or a wider one, and notices a wrong type only in a task;
+    so this checks the types of all parts beforehand. Values need no check: no cast here can lose one.
     """
     empty, unasked, given = set[str](), set[str](), set[str]()
     read: dict[str, AnyPath] = {}
@@ -137,12 +137,12 @@ def _null_in_some_parts(name: str, part: AnyPath, other: AnyPath) -> TraceFormat
 TEXTS = (T.StringType, T.VarcharType, T.CharType, T.BinaryType)
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 BITS = 63
-DIGITS = 18  # that always fit 64 bits
-NANOSECONDS = 1000  # to a microsecond, which is what Spark's timestamps count
+DIGITS = 18  # any decimal number of this many digits fits 64 bits
+NANOSECONDS = 1000  # in a microsecond, the unit of Spark's timestamps
 
 
 def as_events(frame: DataFrame, columns: Mapping[str, str | Column] | None = None) -> DataFrame:
-    """The frame with the columns of a trace; TraceFormatError says what it lacks and how to map it.
+    """The frame with the columns of a trace; TraceFormatError says which column is missing and how to map it.
 
     columns   the name of a column of the frame, a path into its structs and maps ("resource.service.name"),
               or any expression
@@ -170,7 +170,7 @@ def column_at(frame: DataFrame, path: str) -> Column | None:
 
 
 def mapped_column(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> Column | None:
-    """The column of the frame that is mapped to a name of ours, or else has it; None if there is none."""
+    """The frame's column that `columns` maps to `name`, or else its column called `name`; None if missing."""
     given = columns.get(name, name)
     column = column_at(frame, given) if isinstance(given, str) else given
     if column is None and name in columns:
@@ -182,14 +182,14 @@ def mapped_column(frame: DataFrame, name: str, columns: Mapping[str, str | Colum
 
 
 def with_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """These columns of a trace, and UNREADABLE if asked for, in that order; null where the rows lack one."""
+    """The columns `names`, which may include UNREADABLE, in that order; null where the rows lack one."""
     kinds = {field.name: field.dataType for field in TRACE} | {UNREADABLE: T.StringType()}
     lacking = {name: F.lit(None).cast(kinds[name]).alias(name) for name in {*names} - {*rows.columns}}
     return rows.select(*(lacking[name] if name in lacking else F.col(name) for name in names))
 
 
 def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> Column | None:
-    """The column of the frame that becomes this column of the trace; None if it is optional and missing."""
+    """The frame's column that becomes the trace's column `name`; None if that is optional and missing."""
     column = mapped_column(frame, name, columns)
     if column is None and name in REQUIRED:
         raise TraceFormatError(
@@ -202,7 +202,7 @@ def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> C
 
 
 def _at(kind: T.DataType, path: str, inside: Column | None) -> Column | None:
-    """The column at a path whose names may contain dots: the longest name that fits is taken."""
+    """The column at a path; names in the path may contain dots, and the longest name that fits is chosen."""
     if isinstance(kind, T.MapType) and inside is not None:
         return inside[path]
     if not isinstance(kind, T.StructType):
@@ -221,7 +221,7 @@ def _at(kind: T.DataType, path: str, inside: Column | None) -> Column | None:
 
 
 def _beginnings(path: str) -> Iterator[tuple[str, str | None]]:
-    """The whole path; then its splits into a name and a rest, at each dot from the last one on."""
+    """(path, None); then (name, rest) for each dot at which the path can be split, the last dot first."""
     yield path, None
     name = path
     while "." in name:
@@ -250,7 +250,7 @@ def _column(name: str, stored: T.DataType) -> Column:
 
 
 def _becomes(stored: T.DataType, wanted: T.DataType) -> bool:
-    """Whether values of the one type are values of the other; decimals are checked value by value (_lost)."""
+    """Whether values of type `stored` become `wanted` without loss; _lost checks decimals value by value."""
     if isinstance(wanted, T.StringType):
         return isinstance(stored, (*TEXTS, *INTEGERS)) or (
             isinstance(stored, T.DecimalType) and stored.scale == 0
@@ -274,7 +274,7 @@ def _becomes(stored: T.DataType, wanted: T.DataType) -> bool:
 
 
 def _inexact(name: str, stored: T.DataType) -> Column | None:
-    """Why a row cannot be converted without loss, or null; None if every value of the type can."""
+    """A column: why a row's value would not convert without loss, else null; None if all values convert."""
     wanted = TRACE[name].dataType
     if not _becomes(stored, wanted) or (lost := _lost(F.col(name), stored, wanted)) is None:
         return None
@@ -283,7 +283,7 @@ def _inexact(name: str, stored: T.DataType) -> Column | None:
 
 
 def _lost(column: Column, stored: Any, wanted: Any) -> Column | None:
-    """Whether a value has a fraction, or needs more than 64 bits; None if no value of the type can."""
+    """A column: whether a value has a fraction or needs over 64 bits; None if no value of the type does."""
     if isinstance(wanted, T.LongType) and isinstance(stored, T.DecimalType):
         bad = []
         if stored.scale:
@@ -326,7 +326,7 @@ def _nanoseconds(stored: T.DataType) -> Column:
     """Null before 1677 and after 2262, where nanoseconds do not fit 64 bits."""
     column = F.col("time")
     if isinstance(stored, T.TimestampNTZType):
-        # Part by part: timestampdiff takes it for a local time, and moves it where a zone skips an hour.
+        # Computed from days, hours, …: timestampdiff would shift times in an hour that the zone skips.
         days, seconds = F.unix_date(column.cast("date")), F.hour(column) * 3600 + F.minute(column) * 60
         parts = (days.cast("long") * 86_400 + seconds) * 1_000_000
         micros = parts + (F.expr("extract(SECOND FROM time)") * 1_000_000).cast("long")

@@ -1,15 +1,15 @@
-"""Answers about a frame that was laid down (laid_frames): Spark brings rows to tasks and takes the answers
-from them; no task opens a file of its own but for scratch on its local disk.
+"""Answers about a frame that `laid_frames` has shuffled: Spark brings rows to tasks and takes their answers;
+tasks open no files except for scratch on their local disks.
 
 In    rows of SENT; the questions
 Out   each table as a frame or as Parquet files, and the totals
-Cost  one pass over what was laid down. Tasks encode their answers as Parquet, and Spark keeps those bytes
-      (persist). A table's rows become Spark's when it is used as a frame; as files, Spark writes the bytes
+Cost  one pass over the shuffled rows. Tasks encode their answers as Parquet, and Spark keeps those bytes
+      (persist). They are decoded when a table is used as a frame; as files, Spark writes them unchanged
 
-Tasks take about EVENTS_PER_BATCH events of whole computations at a time. One that is too large for that is
-answered by the task that has it, epoch by epoch, with its local disk for intermediates (`in_parts` with
-HERE): memory stays bounded, but only one core works on it. `io="direct"` spreads a large computation over
-tasks, which then read and write files themselves.
+Tasks answer for about EVENTS_PER_BATCH events of whole computations at a time. For a computation with more
+events, its task answers epoch by epoch, with intermediates on the local disk (`in_parts` with HERE): memory
+stays bounded, but only one core works on it. `io="direct"` spreads a large computation over tasks, which then
+read and write files themselves.
 """
 
 import json
@@ -39,29 +39,29 @@ from .tasks import HERE, as_binary, spare_modules
 
 PACKED = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])
 TOTALS, FAULT = "", "!"
-"""Instead of a table's name: the blob is a JSON object of totals, or the reason why the whole analysis is
-refused. Every other blob is a Parquet file."""
+"""Values of the column `table` for blobs that are not Parquet files of a table: a JSON object of totals, or
+the reason why the whole analysis is refused."""
 
 KEPT: dict[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
-"""How tables are encoded that Spark keeps: in 0.4 times the CPU of `parquet_settings`, and 2.7 times the
-bytes."""
+"""Parquet settings of tables that Spark keeps: they need 0.4 times the CPU of `parquet_settings`, and 2.7
+times the bytes."""
 
 BLOB_BYTES = 16 << 20
-"""Bytes of Arrow that become one blob, of a few megabytes: the JVM holds several at a time."""
+"""Bytes of Arrow that are encoded as one blob of a few megabytes; the JVM holds several blobs at a time."""
 
 MAGIC = "PAR1"
 """The last bytes of a Parquet file."""
 
 
 def answer(laid: DataFrame, asked: Asked, *, as_files: bool = False) -> DataFrame:
-    """The answers as PACKED, persisted. as_files: they are for `write_files`, and compressed for storage."""
+    """The answers as rows of PACKED, persisted. as_files: compress them for storage, for `write_files`."""
     return laid.mapInArrow(partial(_answer, asked, as_files), spark_schema(PACKED)).persist()
 
 
 def totals_of(packed: DataFrame, job: str) -> tuple[Counter[str], Counter[str]]:
-    """The totals of all tasks, and the rows of each table; this is what makes Spark compute the answers.
+    """The totals of all tasks, and how many rows each table has; this call makes Spark compute the answers.
 
-    Listeners to the session see the metrics `happened JOB`: rows, bytes and quarantined rows.
+    Listeners of the session see the metrics `happened JOB`: rows, bytes and quarantined rows.
     """
     totals: Counter[str] = Counter()
     rows: Counter[str] = Counter()
@@ -98,7 +98,7 @@ def write_files(packed: DataFrame, place: str) -> None:
 
     Spark's writer of text puts the bytes of a row into a file, and a separator after it: here a row is a
     Parquet file without its last bytes, and the separator is these last bytes. So table rows are never
-    converted to Spark's rows, and Spark stores the files: with its connectors, committers, credentials and
+    converted to Spark's rows, and Spark stores the files with its own connectors, committers, credentials and
     metrics.
     """
     is_told = F.col("table").isin(TOTALS, FAULT)
@@ -109,7 +109,7 @@ def write_files(packed: DataFrame, place: str) -> None:
 
 
 def leave_tables(packed: DataFrame, folder: Path, schemas: dict[str, pa.Schema], most_bytes: int) -> bool:
-    """Write tables as Parquet parts on this machine, for a report; whether all of them fitted `most_bytes`.
+    """Write tables as Parquet parts on this machine, for a report; returns whether all fitted `most_bytes`.
 
     If the answers are larger, each table gets the rows of its first blobs.
     """
@@ -127,10 +127,10 @@ def _decoded(blob: pa.Buffer, schema: pa.Schema) -> pa.Table:
     return pq.read_table(pa.BufferReader(blob)).cast(schema)
 
 
-# In tasks.
+# The rest of this file runs in tasks.
 
 Answers = Iterator[tuple[str, pa.Table | Path]]
-"""Names of tables, and rows of them, which may be a Parquet file."""
+"""Pairs of a table's name and some of its rows, either in memory or as a Parquet file."""
 
 
 def _answer(asked: Asked, as_files: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,13 +139,13 @@ def _answer(asked: Asked, as_files: bool, batches: Iterator[pa.RecordBatch]) -> 
         for name, rows in _answers(asked, batches, totals):
             yield from _packed(name, rows, as_files)
         yield _row(TOTALS, 0, pa.py_buffer(json.dumps(totals).encode()))
-    except CausalityError as error:  # running the task again would not help
+    except CausalityError as error:  # reported as a row, because running the task again would not help
         yield _row(FAULT, 0, pa.py_buffer(str(error).encode()))
     spare_modules()
 
 
 def _answers(asked: Asked, batches: Iterator[pa.RecordBatch], totals: Counter[str]) -> Answers:
-    """Answer what Spark brings to this task, and add to the totals."""
+    """Answer for the rows that Spark brings to this task, and add to the totals."""
     large: _Large | None = None
     for kind, name, table in gather(batches):
         if large is not None and (kind, name) != (LARGE, large.name):

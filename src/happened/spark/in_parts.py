@@ -1,8 +1,8 @@
-"""Answers about splits of a trace, as parts of tables.
+"""Answers questions about splits of a trace and writes the answers as parts of tables.
 
-A trace that fits a task is answered in one. Otherwise computations that fit a task are answered whole, many
-to a task, and larger ones are cut into epochs (by_epoch). A large computation that is invalid as it stands is
-tried again without rows that repeat another exactly.
+One task analyses a trace that fits it. Of a larger trace, tasks analyse many whole computations each, and
+computations that do not fit a task are cut into epochs (by_epoch). A large computation that turns out invalid
+is tried again without rows that repeat another exactly.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ WHOLE_EVENTS = EVENTS_PER_BATCH
 
 @dataclass(frozen=True)
 class Asked:
-    """What is computed for each computation.
+    """The questions to answer about each computation, and how.
 
     timestamps    the form of stamps, one of TIMESTAMPS
     whole_events  a computation with more events is cut into epochs, of about epoch_events
@@ -84,9 +84,9 @@ def answer_splits(
     progress: Progress = lambda what: None,
     phases: Phases | None = None,
 ) -> Counter[str]:
-    """Write the answers about the rows of any number of splits as parts of tables in `folder`; the totals.
+    """Write the answers about the rows of all splits as parts of tables in `folder`; returns the totals.
 
-    place   where intermediates go, and stay
+    place   the directory for intermediate files, which are not removed
     """
     phases = phases or Phases()
     progress("looking at what there is")
@@ -106,8 +106,8 @@ def answer_splits(
 def _pass(
     spark: Runner, found: Survey, folder: AnyPath, place: AnyPath, asked: Asked
 ) -> tuple[Counter[str], Survey, list[Found | TraceFault]]:
-    """The totals of computations that are not large; the survey, extended by splits without repetitions; and
-    each large computation as it was found."""
+    """The totals of computations that are not large; the survey, with splits added that have no repetitions;
+    and for each large computation either what the pass found of it, or its fault."""
     events = sum(large.events for large in found.large)
     sample_every = max(1, min(events // MOST_SAMPLES, (asked.epoch_events or EPOCH_EVENTS) // 64))
     keep_fates = any("messages" in question.tables for question in asked.questions)
@@ -133,8 +133,8 @@ def _pass(
 def _without_repetitions(
     spark: Runner, found: Survey, of: Sequence[int], store: AnyPath
 ) -> tuple[list[int], list[Split], list[Large]]:
-    """The large computations that have rows which repeat another exactly, with their splits rewritten without
-    such rows. Rows go to buckets by computation and process, so that repetitions meet."""
+    """The large computations that have exact repetitions of rows, with their splits rewritten without these.
+    Rows go to buckets by computation and process, so that repetitions reach the same bucket."""
     wanted = [found.large[i] for i in of]
     buckets = [large.events // EVENTS_PER_BUCKET + 1 for large in wanted]
     base = np.concatenate([[0], np.cumsum(buckets)]).tolist()
@@ -186,7 +186,7 @@ def _window_too_large(large: Sequence[Large]) -> CausalityError:
 def analyse_alone(
     spark: SparkSession, splits: Sequence[Split], whole: Whole, most_events: int, check: Preflight
 ) -> Counter[str] | None:
-    """Analyse a trace that fits a task, in one; None if it does not."""
+    """Analyse the trace in one task if it fits one, and return the totals; None if it does not fit."""
     if not splits:
         return Counter()
     (split, *more) = splits

@@ -1,10 +1,10 @@
 """The answers of `happened analyze --local`, computed in this process: for traces that fit its memory.
 
 In    a trace at a path or URL
-Out   the tables, summary.json and whatever `finish` adds, as `pipeline` leaves them
-Cost  one reading of the trace and the questions' own; nothing of Spark is imported, and no Java is needed
+Out   the same tables and summary.json as `pipeline` writes, and whatever `finish` adds
+Cost  reading the trace once, and the cost of each question; needs neither Spark nor Java
 
-Computations are taken whole, so that each has one epoch.
+Every computation is analysed whole, so that it has one epoch.
 """
 
 import json
@@ -28,7 +28,7 @@ from ..trace.store import AnyPath, any_path
 from .splits import splits_of
 
 MOST_EVENTS = 5_000_000
-"""Events x processes that are held at once."""
+"""The most events of a trace that is analysed in this process."""
 
 
 def analyze_here(
@@ -44,9 +44,9 @@ def analyze_here(
     """Answer questions about the trace at a path in `out`, which must not exist; returns the summary.
 
     questions  by name or themselves; all there are if None
-    complete   whether the trace has everything that happened; None: what the run that left it said, else no
+    complete   whether the trace has everything that happened; None: as recorded with the trace, else False
     gaps       "renumber" if the trace is a window of a longer one, or filtered
-    finish     may add to the directory before it appears: a report, say
+    finish     called before the directory appears; it may add files, such as a report
     """
     complete = refuse_complete_window(complete, gaps)
     at = locate(any_path(trace).absolute())
@@ -70,7 +70,7 @@ def analyze_here(
 
 
 def write_summary(folder: AnyPath, summary: dict[str, Any], at: Location, complete: bool | None) -> None:
-    """Add to the summary what is known of the trace as a whole, and write it."""
+    """Add the facts about the trace as a whole to the summary, and write it as summary.json."""
     summary["complete"] = at.is_complete if complete is None else complete
     summary |= at.import_losses
     (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")

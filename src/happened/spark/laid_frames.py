@@ -1,7 +1,7 @@
 """A frame of events, shuffled by computation as Arrow bytes.
 
-In    rows of a trace as a frame (event_rows), with the columns that it has
-Out   rows of SENT, by slot and computation; `gather` makes tables with whole computations of them
+In    rows of a trace as a frame (event_rows)
+Out   rows of SENT, by slot and computation; `gather` turns them into tables with whole computations
 Cost  one scan, and one shuffle of bytes: a task packs EVENTS_PER_BATCH rows at a time into a blob for each
       slot, a slot being a hash of the computation. Spark sorts and spills blobs, not rows. A task that
       gathers holds one slot at a time: 1 / slots of all rows, and 1 / 200 if many tasks send a few rows of
@@ -31,8 +31,8 @@ Laid = tuple[str, str, pa.Table]
 """The kind of a table, the computation that a piece belongs to, and the rows."""
 
 SENT = pa.schema([("slot", pa.int32()), ("computation", pa.string()), ("blob", pa.binary())])
-"""A blob on its way to the task of its slot; it has the name of a computation if all of its rows belong to
-it."""
+"""A blob on its way to the task of its slot. `computation` is set if all rows of the blob belong to that
+computation."""
 
 SLOT = "_slot"
 UNUSABLE = -1
@@ -40,11 +40,11 @@ UNUSABLE = -1
 
 SLOTS_PER_PARTITION, FEWEST_SLOTS, MOST_SLOTS = 4, 64, 1 << 15
 NAMED_ROWS = EVENTS_PER_BATCH // 200
-"""A computation with at least this many of the rows that are packed together gets blobs of its own."""
+"""A computation gets blobs of its own if it has at least this many of the rows that a task packs together."""
 
 
 def lay_down(rows: DataFrame) -> DataFrame:
-    """The rows as SENT; each slot is in one partition, and its rows follow each other."""
+    """The rows as blobs (SENT); all blobs of a slot follow each other in one partition."""
     computation = F.coalesce("computation", F.lit("")) if "computation" in rows.columns else F.lit("")
     partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     slots = min(max(SLOTS_PER_PARTITION * partitions, FEWEST_SLOTS), MOST_SLOTS)
@@ -64,7 +64,7 @@ def _send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _by_slot(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows as SENT."""
+    """Pack the rows into blobs (SENT) by slot."""
     table, unread = sort_out_unread(table)
     given = [name for name in UNCHECKED.names if name in table.column_names]
     events, quarantined = sort_out(padded(table).append_column(SLOT, table[SLOT]))
@@ -104,7 +104,7 @@ def _sent(slot: int, computation: str | None, table: pa.Table) -> pa.RecordBatch
 
 
 def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[Laid]:
-    """The tables of what `lay_down` sent to this task: small slots are put together."""
+    """The tables that `lay_down` sent to this task; small slots are combined into one table."""
     sent = (
         row
         for batch in batches
@@ -138,7 +138,7 @@ def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[Laid]:
 def _gather_named(
     name: str, blobs: Iterator[pa.BinaryScalar], whole: Sequence[pa.Table]
 ) -> Generator[Laid, None, list[pa.Table]]:
-    """A computation that has blobs of its own, and perhaps a few rows among the others of its slot.
+    """Yield a computation that has blobs of its own, and perhaps a few rows among the slot's mixed blobs.
 
     Returns the rows of the slot that belong into tables of whole computations.
     """

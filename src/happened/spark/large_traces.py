@@ -1,13 +1,13 @@
-"""Questions to a trace that is too large for one process: Spark finds the computations they are about.
+"""Questions about a trace that is too large for one process: Spark finds the computations that they concern.
 
 In    a trace at a path or URL, and names of events or requests
 Out   a History of the computations in which they occur, for the functions of `happened.ask`; and the critical
       path of all requests
-Cost  a scan of the columns that names are in, and one of the rows that are wanted, by tasks. The driver holds
-      those computations, at most MOST_GATHERED events, and of questions about requests a name for each. The
-      critical path shuffles the rows by computation, as bytes, without labels and most attributes, and makes
-      two passes over the buckets, the second for what places would save. A task holds a bucket, or its
-      largest computation
+Cost  tasks scan the columns that contain names, then the rows of the computations found. The driver holds
+      these computations, at most MOST_GATHERED events, and for questions about requests the names of all.
+      The critical path shuffles the rows by computation, as bytes, without labels and most attributes, and
+      makes two passes over the buckets; the second finds what each place would save. A task holds a bucket,
+      or its largest computation
 
 Nothing in one computation happened before anything in another, and clocks are corrected computation by
 computation: so a History of some computations answers as the whole trace would.
@@ -42,7 +42,7 @@ from .tasks import Emitted, exchange, on_each, on_tasks, packed_by_bucket, raise
 from .workspace import Workspace
 
 MOST_GATHERED = 20_000_000
-"""Events of the computations that a question is about: some 10 GB in the driver."""
+"""The most events that the computations of one question may have: some 10 GB in the driver."""
 
 MOST_COMPUTATIONS = 10_000
 """The most computations in which one name may occur. A name that occurs in more does not mean one event."""
@@ -51,14 +51,14 @@ REQUEST = "request"
 
 
 class Stage(NamedTuple):
-    """Kinds of names that are looked up together, and the columns that this reads beside splits.TELLING."""
+    """Kinds of names that are looked up together, and the columns to read for that besides splits.TELLING."""
 
     kinds: tuple[str, ...]
     columns: tuple[str, ...]
 
 
 BY_ID = Stage((ID,), ())
-"""Most questions name an event in this way, which needs none of the other columns."""
+"""Looks up an event by its id, as most questions name it; needs none of the other columns."""
 BY_TEXT = Stage(tuple(kind for kind in KINDS if kind != ID), ("label", "attributes"))
 BY_REQUEST = Stage((REQUEST,), ("attributes",))
 
@@ -66,21 +66,21 @@ FITS = {**KINDS, REQUEST: of_request}
 
 
 class Hits(NamedTuple):
-    """For each name, the first kind in a stage that fits any row, and the computations of these rows."""
+    """For one name: the first kind of name in a stage that matches any row, and these rows' computations."""
 
     kind: int
     computations: set[str]
 
 
 class LargeTrace:
-    """A trace to ask on Spark; `work` is a directory that the driver and all tasks reach."""
+    """A trace that is questioned on Spark; `work` is a directory that the driver and all tasks reach."""
 
     def __init__(self, spark: SparkSession, splits: Sequence[Split], work: AnyPath) -> None:
         self.spark, self.splits, self.work = spark, splits, work
         self._numbers = count()
 
     def about(self, *names: str) -> History:
-        """The computations in which these events occur."""
+        """A History of the computations in which these events occur."""
         wanted: set[str] = set()
         for name, found in zip(names, self._found(names, (BY_ID, BY_TEXT)), strict=True):
             if not found:
@@ -89,7 +89,7 @@ class LargeTrace:
         return self.gathered(wanted)
 
     def about_request(self, text: str) -> tuple[History, str]:
-        """The computations of the request that is meant, and its full name."""
+        """A History of the computations of the request that `text` names, and the request's full name."""
         for stage in (BY_REQUEST, BY_ID, BY_TEXT):
             (computations,) = self._found([text], [stage])
             if not computations:
@@ -108,13 +108,13 @@ class LargeTrace:
         raise UnknownName(_unknown(text))
 
     def computations_of(self, request: str) -> set[str]:
-        """The computations that have events of this request, and one that has its name."""
+        """The computations that have events of this request, and the computation of that name, if any."""
         pairs = self.pairs
         mine = pc.or_kleene(pc.equal(pairs["trace"], request), pc.equal(pairs["computation"], request))
         return {*pairs.filter(mine)["computation"].to_pylist()}
 
     def _beside(self, computations: set[str]) -> set[str]:
-        """These computations, and those in which their requests have other events."""
+        """These computations, and all others in which their requests have events."""
         pairs = self.pairs
         mine = pairs.filter(pc.is_in(pairs["computation"], value_set=pa.array(computations, pa.string())))
         requests = mine["trace"].combine_chunks().drop_null()
@@ -130,7 +130,7 @@ class LargeTrace:
 
     @cached_property
     def pairs(self) -> pa.Table:
-        """Each computation with each value of the attribute `trace` in it; null where events lack it."""
+        """Pairs of a computation and a value of the attribute `trace` in it; null where events lack that."""
         splits, folder = self.splits, self.folder()
 
         def write(number: int) -> None:
@@ -142,7 +142,7 @@ class LargeTrace:
         return _distinct(read_parts(folder))
 
     def gathered(self, computations: set[str]) -> History:
-        """These computations, whole."""
+        """A History of all events of these computations."""
         wanted = pa.array(sorted(computations), pa.string())
         splits, folder = self.splits, self.folder()
 
@@ -171,7 +171,7 @@ class LargeTrace:
         return self.work / f"asked-{next(self._numbers):04d}"
 
     def _found(self, names: Sequence[str], stages: Sequence[Stage]) -> list[set[str]]:
-        """The computations that each name occurs in, by the first kind that fits any row of the trace."""
+        """For each name, the computations it occurs in, by the first kind of name that matches any row."""
         found: list[set[str]] = [set() for _ in names]
         for kinds, columns in stages:
             left = {number: name for number, name in enumerate(names) if not found[number]}
@@ -206,9 +206,9 @@ class LargeTrace:
 
 @contextmanager
 def asked_on_spark(spark: SparkSession, trace: AnyPath, work: AnyPath | None = None) -> Iterator[LargeTrace]:
-    """A trace to ask on a session. Intermediate files are removed at the end.
+    """A trace that is questioned on this session; its intermediate files are removed at the end.
 
-    work   where they go, which all executors must reach; optional if Spark runs on this machine
+    work   the directory for these files, which all executors must reach; optional if Spark runs here
     """
     splits = splits_of(locate(any_path(trace).absolute()))
     workspace = Workspace(spark, work)
@@ -237,11 +237,11 @@ def _unknown(text: str) -> str:
 
 EVENTS_PER_BUCKET = 200_000
 NEEDED = ("service", "trace")
-"""Attributes that say which service or request the time belongs to."""
+"""The attributes of an event that say to which service and request its time belongs."""
 
 
 def critical_path(trace: LargeTrace, by: By = "service") -> CriticalPath:
-    """As ask.critical_path of all requests."""
+    """The same result as ask.critical_path of all requests."""
     leaders = _leaders(trace.pairs)
     buckets = sum(split.rows or EVENTS_PER_BUCKET for split in trace.splits) // EVENTS_PER_BUCKET + 1
     job = _Job(list(trace.splits), leaders, buckets, trace.folder(), by)
@@ -259,7 +259,7 @@ def critical_path(trace: LargeTrace, by: By = "service") -> CriticalPath:
 def add_up(
     parts: Iterable[Spent], saved_by: Callable[[list[Between]], Iterable[Mapping[Between, int]]]
 ) -> tuple[Spent, Counter[Between]]:
-    """What the paths of all parts took; and what those places would save that took the most time."""
+    """The time spent on the paths of all parts; and what the places that took the most time would save."""
     spent = Spent()
     for part in parts:
         spent.add(part)
@@ -271,8 +271,8 @@ def add_up(
 
 
 def _leaders(pairs: pa.Table) -> pa.Table:
-    """(computation, leader) of computations that share a request; `pairs` as in LargeTrace. A computation is
-    a request under its own name, if no other name is known."""
+    """(computation, leader) for computations that share a request; `pairs` as in LargeTrace. A computation
+    without a known request name is a request under its own name."""
     own = pairs.set_column(1, "trace", pairs["computation"])
     named = pa.concat_tables([pairs.filter(pc.is_valid(pairs["trace"])), own])
     of = named.group_by("trace").aggregate([("computation", "distinct")])
@@ -291,7 +291,7 @@ class _Job:
     by: By
 
     def emit(self, number: int) -> Emitted:
-        """Give the rows of a split to the buckets of their computations."""
+        """Send the rows of a split to the buckets of their computations."""
         rows = self.splits[number].read([name for name in ASKED if name != "label"]).events
         rows = _without_other_attributes(rows)
         codes, names = encode_names(rows["computation"])
@@ -310,7 +310,7 @@ class _Job:
         return {} if paths is None else paths.saved(places)
 
     def _paths(self, bucket: int) -> Paths | None:
-        """The paths of a bucket's requests; None if none of its computations is sound."""
+        """The critical paths of a bucket's requests; None if none of the bucket's computations is sound."""
         try:
             return Paths(load(read_part(self.folder / f"{bucket:06d}.parquet").cast(SCHEMA)), self.by)
         except CausalityError:
@@ -318,7 +318,7 @@ class _Job:
 
 
 def _without_other_attributes(rows: pa.Table) -> pa.Table:
-    """The same rows, of whose attributes only those NEEDED are left."""
+    """The same rows, with only the attributes NEEDED."""
     size = rows.num_rows
     columns = [pc.map_lookup(rows["attributes"], name, "first").combine_chunks() for name in NEEDED]
     alternating = np.arange(2 * size).reshape(len(NEEDED), size).T.reshape(-1)

@@ -5,21 +5,21 @@
     with analyze(events) as analysis:
         analysis.stamps.write.saveAsTable("stamps")
 
-Every function takes the frame as it is: rows that a filter removed are not looked at. A function computes
-what its question needs when it is called; the frame that it returns reads the answer. Spark shuffles the rows
-by computation, once for all questions asked of a frame, and keeps them and the answers until the frames go
-(workspace.py), or until `release` of a frame and `close` of an Analysis.
+A function analyses only the rows that are in the frame, so rows that a filter removed have no influence. It
+computes its answer when it is called; the frame that it returns reads the answer. Spark shuffles the rows by
+computation, once for all questions about a frame, and keeps rows and answers until the frames are garbage
+collected (workspace.py), `release` is called for a frame, or `close` for an Analysis.
 
 The functions share these arguments:
 
-columns   what the trace's columns are called in the frame (event_rows)
+columns   the frame's names for the columns of a trace (event_rows)
 io        "spark": Spark alone reads, shuffles and keeps. "direct": tasks write and read files under `work`
           themselves, with credentials of their own; faster for a computation that is too large for a task,
-          which many of them share then
-work      with io="direct": a directory or URL that this process and all executors reach; may be left out on a
-          session of this machine
-on_bad    "raise": NotJudged is raised if any row could not be judged. "quarantine": the answers are about the
-          others, a warning says how many were left out, and `frame.quarantine` has them with their reasons
+          because many tasks then share it
+work      with io="direct": a directory or URL that this process and all executors reach; may be left out if
+          the session runs on this machine
+on_bad    "raise": NotJudged is raised if any row could not be judged. "quarantine": the answers cover the
+          other rows, a warning says how many were left out, and `frame.quarantine` has the reasons
 gaps      "refuse": a computation with a gap in seq is not judged. "renumber": the frame is a window of a
           longer trace, or was filtered; what it lacks is unknown, not false (docs/pipeline.md)
 """
@@ -66,10 +66,10 @@ TABLE_NAME = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`))*")
 def read_trace(
     spark: SparkSession, where: Work, columns: Columns | None = None, *, io: str = SPARK
 ) -> DataFrame:
-    """The events at a path or URL, or in a table of the catalog, with those columns of a trace that it has.
+    """The events at a path or URL, or in a table of the catalog, with the columns of a trace that are there.
 
-    Rows that are not events stay in the frame; an analysis quarantines them. With io="direct" tasks read what
-    lies in a store themselves, for which Spark may have no connector.
+    Rows that are not events stay in the frame; an analysis quarantines them. With io="direct" tasks read a
+    trace in an object store themselves, since Spark may have no connector for the store.
     """
     if isinstance(where, str) and _is_table(spark, where):
         return as_events(spark.table(where), columns)
@@ -125,7 +125,7 @@ class Analysis(Tables):
             return page(folder, self._summary)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the report, in a frame of its own, since it brings its own style; or the totals."""
+        """For notebooks: the report, in an iframe because it has its own style sheet; or else the totals."""
         if not self._kept.is_open or not self._tables.keys() >= TABLES.keys():
             rows = "".join(
                 f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(str(value))}</td></tr>"
@@ -137,18 +137,18 @@ class Analysis(Tables):
     def write(
         self, where: "str | os.PathLike[str]", *, format: str = "parquet", mode: str = "error", **options: Any
     ) -> None:
-        """Let Spark write every table, in any of its formats; if one of them cannot be written, none is.
+        """Let Spark write every table, in any of its formats; if one table cannot be written, none is.
 
-        where     a directory or URL, which has a "/" and is Spark's to reach; or a schema of the catalog
-        mode      error, overwrite, append or ignore, if a table is there already
-        options   of Spark's writer for the format
+        where     a directory or URL (with a "/") that Spark can reach; or a schema of the catalog
+        mode      what to do if a table exists already: error, overwrite, append or ignore
+        options   options of Spark's writer for this format
         """
         self._refuse_closed()
         check_destination(self._spark, where, format, mode, self._tables)
         write_tables(where, format, mode, options, {name: self.table(name) for name in self._tables})
 
     def close(self) -> None:
-        """Release its answers; with io="direct", frames taken from it cannot be read any more."""
+        """Release the answers; with io="direct", frames taken from this Analysis become unreadable."""
         self._kept.close()
 
     def __enter__(self) -> "Analysis":
@@ -187,14 +187,14 @@ def analyze(
     format: str = "parquet",
     mode: str = "error",
 ) -> Analysis:
-    """Answer questions about the events of a frame: those named, or all there are.
+    """Answer `questions`, or all that exist, about the events of a frame.
 
     timestamps    the form of stamps: full, sparse or predecessors
-    complete      whether the frame has everything that happened; a lost cause is a violation only then
-    whole_events  a computation with more events is cut into epochs, of about epoch_events
-    progress      is told what is being done
-    into          where Analysis.write puts the tables afterwards, in that format and mode: whether it can is
-                  checked before the work
+    complete      whether the frame has everything that happened; only then is a lost cause a violation
+    whole_events  a computation with more events is cut into epochs of about epoch_events
+    progress      called with a description of each phase when it begins
+    into          the destination of a later Analysis.write, in that format and mode: checked before the work
+                  begins
     """
     check_on_bad(on_bad)
     refuse_complete_window(complete, gaps)
@@ -271,9 +271,9 @@ def _by_files(
 
 
 def release(*frames: DataFrame) -> None:
-    """Release what lies behind frames that functions here returned: Spark's copy, or files in `work`.
+    """Release the stored answers of frames that functions here returned: Spark's copy, or files in `work`.
 
-    Without those files nothing derived from the frames can be read.
+    Once those files are removed, nothing derived from the frames can be read.
     """
     for frame in frames:
         kept = frame.__dict__.get("_happened_kept")
@@ -285,7 +285,7 @@ def release(*frames: DataFrame) -> None:
 
 
 def quarantine(answer: DataFrame | Analysis) -> DataFrame:
-    """What could not be judged when this frame or Analysis was made, and why: columns computation, reason."""
+    """The rows that could not be judged for this frame or Analysis: columns computation and reason."""
     if isinstance(answer, Analysis):
         return answer.table("quarantine")
     left_out: DataFrame | None = answer.__dict__.get("quarantine")
@@ -310,7 +310,7 @@ class CommonArguments(TypedDict, total=False):
 def _answer(
     events: DataFrame, question: str, table: str, shared: CommonArguments, **options: Any
 ) -> DataFrame:
-    """One table of one question."""
+    """Answer one question and return one of its tables."""
     given = {"on_bad": RAISE, **shared, **options}
     return analyze(events, questions=[question], **given).table(table)
 
@@ -342,7 +342,7 @@ def violations(events: DataFrame, order: str | None = None, **shared: Unpack[Com
 
 
 def messages(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
-    """What became of each message at each destination, and how long it took."""
+    """For each message and destination: whether it was delivered there, and how long that took."""
     return _answer(events, "messages", "messages", shared)
 
 

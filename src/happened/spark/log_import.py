@@ -4,10 +4,10 @@ In    files or URLs that every executor can reach, in one of trace.readers.FORMA
 Out   as trace.importing: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all
 Cost  one pass to number lines, one to parse, one shuffle of the drafts by computation to assemble them
 
-Files of a format that is read line by line are parsed in pieces, others whole, one to a task. Computations
-are assembled by bucket, one after another, so that a task holds the packed drafts of a bucket and one
-computation: some 2 KB per event. Drafts cross the JVM as bytes, some for each bucket, which it need not look
-into: rows of them cost it as much as parsing does. What reaches the driver is a few numbers per piece, and
+Formats that are read line by line are parsed in pieces; a file of another format is parsed whole by one task.
+A task assembles the computations of a bucket one after another, so that it holds the packed drafts of the
+bucket and one computation: some 2 KB per event. Drafts pass through the JVM as one byte string per bucket,
+because passing them as rows would cost as much as parsing. The driver receives a few numbers per piece, and
 the names of services, instances and processes.
 """
 
@@ -59,14 +59,14 @@ from .tasks import Emitted, exchange, on_each, packed_by_bucket, raise_faults, u
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
 GROUPS_AT_ONCE = 4
-"""Row groups of BATCH_ROWS drafts each that a task gives to buckets: some 50 MB."""
+"""Row groups (of BATCH_ROWS drafts) that one task sends to buckets: some 50 MB."""
 DRAFTS_AT_ONCE = 1_000
-"""Rows of PACKED that are unpacked at a time; a computation is a row, or a few."""
+"""Rows of PACKED that are unpacked at a time; a computation has one row or a few."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a file, or, where `end` is None, the whole of it."""
+    """Part of a file; the whole file if `end` is None."""
 
     number: int
     path: AnyPath
@@ -86,7 +86,7 @@ def run(
     strict: bool = False,
     piece_bytes: int = PIECE_BYTES,
 ) -> importing.Import:
-    """Read all files in one format into a new trace; TraceFormatError if that cannot be."""
+    """Import all files, which have one format, as a new trace; TraceFormatError if they cannot be read."""
     options = options or Options()
     name = importing.choose_format(files, format, options)
     with whole_directory(out) as folder:
@@ -121,7 +121,7 @@ def run(
         raise_faults(given)
         for of_bucket in raise_faults([settled[bucket] for bucket in sorted(settled)]):
             whole.join(of_bucket)
-        if not any((folder / "trace").glob("*.parquet")):  # no drafts, no partitions
+        if not any((folder / "trace").glob("*.parquet")):  # without drafts no task has written a part
             with _parquet(folder / "trace" / "part-000000.parquet", SCHEMA) as write:
                 write(SCHEMA.empty_table())
         if strict and whole.first:
@@ -155,7 +155,7 @@ def _summary(name: str, options: Options, whole: "Report", of_files: dict[str, "
 
 
 class Report(importing.Totals):
-    """What a task found; what many found can be added up. `first` are records that were left out."""
+    """The counts of a task, which can be added up. `first`: the first records that were left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ class Report(importing.Totals):
         self._show(other.first)
 
     def count_left_out(self, other: "Report") -> None:
-        """Add what was left out of the records of a file, and nothing else."""
+        """Add only the counts of what was left out of a file's records."""
         for name in ("quarantined", "quarantined_imported"):
             self.counts[name] += other.counts[name]
         self._show(other.first)
@@ -231,7 +231,7 @@ def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]
 def _parse(
     name: str, options: Options, work: AnyPath, quarantine: AnyPath, piece: Piece
 ) -> Report | TraceFormatError:
-    """Write the drafts and the quarantined records of one piece as parts; returns a report, or the error
+    """Write the drafts and the quarantined records of one piece as parts; returns a report, or an error
     that a retry would not fix."""
     reader = FORMATS[name]
     source = _source(piece, reader.header)
@@ -281,7 +281,7 @@ def _source(piece: Piece, header: str | None) -> Source:
 
 
 class RowGroups(NamedTuple):
-    """Row groups of a file of drafts: what one task passes on, all of which is in the JVM at once."""
+    """Row groups of a file of drafts that one task sends to buckets; all are in the JVM's memory at once."""
 
     path: AnyPath
     groups: range
@@ -298,7 +298,7 @@ def _stretches(path: AnyPath) -> list[RowGroups]:
 
 @dataclass(frozen=True)
 class _Assembling:
-    """Bring the drafts of each computation together, and write its rows and what is quarantined of it."""
+    """Brings the drafts of each computation together, and writes its rows and its quarantined records."""
 
     name: str
     options: Options
@@ -308,7 +308,7 @@ class _Assembling:
     buckets: int
 
     def emit(self, number: int) -> Emitted:
-        """Give the drafts of a stretch to the buckets of their computations."""
+        """Send the drafts of some row groups to the buckets of their computations."""
         path, groups = self.stretches[number]
         with pq.ParquetFile(arrow_source(path)) as file:
             drafts = file.read_row_groups([*groups], columns=["computation", "file", "line", "drafts"])
@@ -337,7 +337,7 @@ class _Assembling:
                 report.facts += assembly.facts
                 report.add(assembly.rows)
                 rows += assembly.rows
-                if len(rows) >= BATCH_ROWS:  # computations may be small: many to a row group
+                if len(rows) >= BATCH_ROWS:  # a row group has the rows of many small computations
                     write(table_from_rows(rows))
                     rows = []
             write(table_from_rows(rows))
@@ -346,7 +346,7 @@ class _Assembling:
 
 
 def _under_leaders(drafts: pa.Table, leaders: pa.Table) -> pa.Table:
-    """The same drafts; those of linked traces get the computation that their leader names."""
+    """The same drafts; drafts of linked traces get the name of their leader as their computation."""
     at = pc.index_in(drafts["computation"], value_set=leaders["trace"].combine_chunks())
     named = pc.coalesce(leaders["leader"].combine_chunks().take(at.combine_chunks()), drafts["computation"])
     return drafts.set_column(0, drafts.schema.field("computation"), named)
@@ -358,7 +358,7 @@ def _part(piece: int) -> str:
 
 @contextmanager
 def _parquet(path: AnyPath, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
-    """Write a part table by table; it gets its name only when it is complete."""
+    """Write a part table by table; the file gets its final name only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
         yield writer.write_table

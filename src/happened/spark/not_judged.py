@@ -1,8 +1,8 @@
-"""Errors and warnings about rows that could not be judged, so that no empty answer looks clean.
+"""Errors and warnings about rows that could not be judged, so that an empty answer never hides bad input.
 
 Rows that are not events, computations whose rows contradict the contract of a trace, and causes that are not
-in the frame are quarantined (causality.analysis). A function that returns one table raises NotJudged then,
-or warns and returns the answers for the rest: as its caller chose by `on_bad`.
+in the frame are quarantined (causality.analysis). A function that returns one table then raises NotJudged,
+or it warns and returns the answers for the other rows; the caller chooses by `on_bad`.
 """
 
 import sys
@@ -18,18 +18,18 @@ RAISE, LEAVE_OUT = "raise", "quarantine"
 ON_BAD = (RAISE, LEAVE_OUT)
 
 MOST_REASONS = 20
-"""That an exception carries."""
+"""The most reasons that an exception carries."""
 
 SHOWN = 3
-"""That its text names."""
+"""The most reasons that the exception's text names."""
 
 
 class NotJudged(CausalityError):
     """Part of the input was quarantined, so that an answer would not cover all of it.
 
     rows          how many rows, and recorded causes of other rows, were not judged
-    computations  how many computations they are of
-    reasons       the first (computation, reason), in the order of names; at most MOST_REASONS
+    computations  how many computations these rows belong to
+    reasons       the first (computation, reason) pairs by name; at most MOST_REASONS
     renumbers     whether the function that raised it takes gaps="renumber"
     """
 
@@ -63,7 +63,7 @@ def check_on_bad(on_bad: str) -> None:
 
 
 def raise_or_warn(on_bad: str, rows: int, quarantine: DataFrame) -> None:
-    """Raise NotJudged, or warn, as `on_bad` says, that rows were quarantined, for the reasons in a table."""
+    """Raise NotJudged or warn, as `on_bad` says, if rows were quarantined; `quarantine` has the reasons."""
     if on_bad == LEAVE_OUT:
         _warn(rows)
         return
@@ -73,7 +73,7 @@ def raise_or_warn(on_bad: str, rows: int, quarantine: DataFrame) -> None:
 
 
 def _warn(rows: int) -> None:
-    """Warn, with the line that called this package."""
+    """Warn; the warning shows the line of the user's code that called this package."""
     caller, level = sys._getframe(1), 2
     while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("happened."):
         caller, level = caller.f_back, level + 1

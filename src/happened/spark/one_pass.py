@@ -1,15 +1,15 @@
 """The pass over the rows of a trace that does not fit a task: every split is read once, whole.
 
-    computations that a split holds    are analysed there
-    those that lie across splits       are shuffled, as Arrow, and analysed by bucket
-    large ones                         leave edges, and what splits could not match is settled by bucket
+    computations inside one split     are analysed by the task of that split
+    computations across splits        are shuffled, as Arrow, and analysed by bucket
+    large computations                become files of edges; buckets match messages that splits could not
 
-In    splits, and what a survey found
-Out   tables of the computations that are not large; files of edges of the others, and what is known of them
+In    splits, and the Survey of them
+Out   tables of the computations that are not large; files of edges of the large ones, and facts about these
 Cost  one Spark job; one more for large computations whose messages splits must not match by themselves
 
-Whether the events of each process are numbered 1, 2, … without gaps is settled with the messages: a split
-gives the runs of consecutive numbers it has of each process (one, in a trace written as it happened).
+Buckets also check that the events of each process are numbered 1, 2, … without gaps: for each process a split
+sends the runs of consecutive numbers that it has (a single run, in a trace written as it happened).
 """
 
 import pickle
@@ -36,7 +36,7 @@ from .tasks import Emitted, Runner, TraceFault, exchange, packed_by_bucket, rais
 EVENTS_PER_BUCKET = 500_000
 
 MOST_SAMPLES = 200_000
-"""Events of large computations whose times are sent to the driver, to place cuts."""
+"""The most events of large computations whose times tasks send to the driver, which places the cuts."""
 
 RUNS = "runs"
 
@@ -49,7 +49,7 @@ class Chain(NamedTuple):
 
 
 def runs(part: Part) -> pa.Table:
-    """The runs of consecutive seqs of each process; one of length 0 for a process that may have no event."""
+    """The runs of consecutive seqs of each process; length 0 for a process that may have no event."""
     order = np.lexsort((part.seq, part.process))
     process, seq = part.process[order], part.seq[order]
     begins = np.flatnonzero((np.diff(process, prepend=-1) != 0) | (np.diff(seq, prepend=-1) != 1))
@@ -62,7 +62,7 @@ def runs(part: Part) -> pa.Table:
 
 
 def settle_chains(table: pa.Table) -> list[Chain]:
-    """The chains of some processes, from all their runs."""
+    """One Chain for each process, joined from the runs that all splits have of the process."""
     code, names = encode_names(table["process"])
     first, length = table["first"].to_numpy(), table["length"].to_numpy()
     order = np.lexsort((first, code))
@@ -83,7 +83,7 @@ def _chain(name: str, first: Ints, length: Ints) -> Chain:
 
 
 def fault_of(chains: Sequence[Chain], computation: str) -> TraceFault | None:
-    """What is wrong with the numbers of a computation's events; repeated numbers are reported first."""
+    """What is wrong with the seqs of a computation's events, None if nothing; repeated seqs come first."""
     repeated = [chain for chain in chains if chain.events > chain.distinct]
     for chain in repeated or chains:
         if not chain.events == chain.last == chain.distinct:
@@ -99,7 +99,7 @@ def fault_of(chains: Sequence[Chain], computation: str) -> TraceFault | None:
 
 @dataclass(frozen=True)
 class SplitTotals:
-    """What a split reports of a large computation."""
+    """What the task of a split reports about a large computation."""
 
     totals: Counter[str]
     earliest: int | None
@@ -127,10 +127,10 @@ def pass_over(
     sample_every: int,
     keep_fates: bool = False,
 ) -> tuple[Counter[str], list[Found | TraceFault]]:
-    """The totals of the computations that are not large, and each large one as it was found.
+    """The totals of the computations that are not large; and for each large one what was found, or its fault.
 
     stores       the directory of each large computation
-    keep_fates   whether what became of each of its messages is to be left there too
+    keep_fates   whether to write the fate of each of its messages there too
     """
     first = _Pass(found, whole, stores, sample_every, keep_fates)
     totals, results, doubtful = first.run(spark)
@@ -141,7 +141,7 @@ def pass_over(
 
 @dataclass(frozen=True)
 class _Pass:
-    """again   in a second pass: the large computations whose messages must all be settled together"""
+    """again: in a second pass, the large computations whose messages must all be settled by buckets"""
 
     found: Survey
     whole: Whole
@@ -152,7 +152,7 @@ class _Pass:
 
     @property
     def crossing(self) -> int:
-        """How many buckets the computations that lie across splits use: the first ones."""
+        """How many buckets the computations across splits use; they are the buckets from 0 on."""
         return self.found.crossing_events // EVENTS_PER_BUCKET + (self.found.crossing_events > 0)
 
     def buckets_of(self, large: Large) -> int:
@@ -162,11 +162,11 @@ class _Pass:
         return self.crossing + sum(self.buckets_of(large) for large in self.found.large[:i])
 
     def folder(self, i: int, what: str) -> AnyPath:
-        """A second pass has its own: a task of the first that was thought dead may still write."""
+        """The folder of files `what`; new in a second pass: tasks thought dead may write to the first."""
         return self.stores[i] / (f"{what}-again" if self.again else what)
 
     def run(self, spark: Runner) -> tuple[Counter[str], dict[int, Found | TraceFault], list[int]]:
-        """The totals, the large computations, and those of them that need a second pass."""
+        """The totals, the results for large computations, and which of these need a second pass."""
         larges = range(len(self.found.large))
         emitted, settled = exchange(
             spark, len(self.found.splits), self.emit, self.base(len(larges)), self.settle
@@ -205,8 +205,8 @@ class _Pass:
     def _small(
         self, number: int, table: pa.Table, larges: list[tuple[int, Large]]
     ) -> tuple[Counter[str], list[tuple[int, bytes]]]:
-        """Answer for the computations that this split holds; give the rows of those across splits to buckets,
-        by the hash of their name."""
+        """Answer for the computations that lie inside this split; send the rows of those across splits to
+        buckets, by the hash of the computation's name."""
         codes, names = encode_names(table["computation"])
         hashed = hashes(names)
         by_epoch = pa.array([large.name for _, large in larges], pa.string())
@@ -248,7 +248,7 @@ class _Pass:
         return SettledBucket(chains, settled.totals, settled.doubtful)
 
     def gather(self, i: int, told: list[SplitTotals], buckets: list[Any]) -> Found | TraceFault:
-        """Everything that is known of a large computation."""
+        """Combine what splits and buckets reported about a large computation."""
         for bucket in buckets:
             if isinstance(bucket, TraceFault):
                 return bucket
@@ -316,7 +316,7 @@ def _samples(part: Part, every: int) -> Samples:
 
 
 def _rows(part: Part) -> Arrays:
-    """The arrays that epochs need besides edges, if any."""
+    """The arrays about rows, if any, that the analysis by epochs needs besides edges."""
     logged = pc.is_valid(part.clocks).to_numpy(zero_copy_only=False)
     if not (part.timed.any() or part.relevant.any() or logged.any()):
         return {}
@@ -332,7 +332,7 @@ def _rows(part: Part) -> Arrays:
 
 
 def _clocks(part: Part) -> Arrays:
-    """The entries of logged clocks that are not zero, each with the row it is of."""
+    """The nonzero entries of logged clocks, each with the number of its row."""
     clocks = part.clocks
     offsets: Ints = clocks.offsets.to_numpy()
     row = np.repeat(np.arange(len(clocks)), np.diff(offsets))

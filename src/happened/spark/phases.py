@@ -1,14 +1,14 @@
 """The phases of a run: announced to people who watch, and recorded so that a resumed run skips them.
 
-Announced in the log `happened`, on Spark's own pages and to the caller's function: on a classic session every
-job has a description that names the question and the pass; on any session jobs have the tag `happened` and a
-tag of their pass, so that `spark.interruptTag("happened")` ends our jobs alone.
+Phases are announced in the log `happened`, on Spark's own pages and to the caller's function: on a classic
+session every job has a description that names the question and the pass; on any session jobs have the tag
+`happened` and a tag of their pass, so that `spark.interruptTag("happened")` ends our jobs alone.
 
-A phase is recorded, beside the intermediates, when all of its tasks are done; the record is its pickled
-result. What its tasks wrote lies under names that are the same in every run. A phase that was interrupted is
-done again. Records are valid for one version of this package, one state of the trace and one set of options,
-all part of their fingerprint; records with another fingerprint are ignored. They are pickles: whoever can
-write there can run code in the driver.
+When all tasks of a phase are done, its pickled result is recorded beside the intermediate files. The names of
+the files that its tasks write are the same in every run. A phase that was interrupted is done again. Records
+are valid for one version of this package, one state of the trace and one set of options, all part of their
+fingerprint; records with another fingerprint are ignored. As the records are pickles, whoever can write to
+their directory can run code in the driver.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ FINGERPRINT = "fingerprint"
 
 
 class Phases:
-    """Runs phases; with a directory, it records each, and does not run those that are recorded there."""
+    """Runs phases. With a directory, it records each phase there and skips those recorded already."""
 
     def __init__(self, directory: AnyPath | None = None) -> None:
         self._directory = directory
@@ -52,7 +52,7 @@ class Phases:
 
 
 def are_of(directory: AnyPath, fingerprint: str) -> bool:
-    """Whether the records in a directory are of a run with this fingerprint."""
+    """Whether the records in a directory come from a run with this fingerprint."""
     path = directory / FINGERPRINT
     return path.is_file() and path.read_text() == fingerprint
 
@@ -100,7 +100,7 @@ def announcing(spark: SparkSession, job: str, progress: Progress) -> Iterator[Pr
             tagging.add(name)
 
     def tell(what: str) -> None:
-        if threading.get_ident() == here:  # jobs have the description and tags of the thread they start in
+        if threading.get_ident() == here:  # jobs get the description and tags of the thread that starts them
             end_pass()
             passes.append((what, time.perf_counter()))
             LOG.info("%s: %s", job, what)

@@ -3,7 +3,7 @@
     out/NAME            the tables of the questions asked (causality.questions), and quarantine    Parquet
     out/summary.json    the totals
 
-Computations small enough for a task are analysed whole, many to a task; a large one is laid out by epoch.
+A task analyses many small computations whole; a computation too large for a task is cut into epochs.
 The output directory appears when everything in it is complete. A run that died can be resumed (see phases).
 """
 
@@ -59,13 +59,13 @@ def analyze_path(
     """Answer questions about the trace at a path or URL in the directory `out`; returns the summary.
 
     questions  by name or themselves; all there are if None
-    complete   whether the trace has everything that happened; None: what the run that left it said, else no
-    finish     may add to the directory before it appears: a report, say
-    work       where intermediates go, which every executor must reach; in `out` if None
-    resume     go on from what an earlier run left that did not finish, if one did
+    complete   whether the trace has everything that happened; None: as recorded with the trace, else False
+    finish     called before the directory appears; it may add files, such as a report
+    work       the directory for intermediate files, which every executor must reach; in `out` if None
+    resume     whether to continue an earlier run that did not finish, if there is one
     gaps       "renumber" if the trace is a window of a longer one, or filtered
-    io         "direct": tasks read the trace and write the tables themselves; "spark": Spark does, and
-               split_rows, work and resume have no meaning
+    io         "direct": tasks read the trace and write the tables themselves; "spark": Spark reads and
+               writes, and split_rows, work and resume have no meaning
     """
     complete = refuse_complete_window(complete, gaps)
     at = locate(any_path(trace).absolute())
@@ -116,7 +116,7 @@ def _answer_through_spark(
 def _write_tables(
     packed: DataFrame, folder: AnyPath, tables: Mapping[str, pa.Schema], rows: Mapping[str, int]
 ) -> None:
-    """All tables as Parquet in `folder`. Objects of a store cannot be renamed: there Spark writes rows."""
+    """Write all tables as Parquet in `folder`; in a store, which cannot rename objects, Spark writes rows."""
     if isinstance(folder, StorePath):
         for name, schema in tables.items():
             table_of(packed, name, schema).write.parquet(spark_path(folder / name))
@@ -136,8 +136,8 @@ def _write_tables(
 
 
 def _refuse_unseen(table: AnyPath, rows: int) -> None:
-    """Check that the parts are visible here: executors that do not share the directory write theirs somewhere
-    else."""
+    """Check that the parts are visible here; they are not if executors do not share this directory and write
+    to their own machines."""
     seen = arrow_dataset(table).count_rows()
     if seen != rows:
         raise CausalityError(
@@ -155,10 +155,10 @@ def analyze_splits(
     work: AnyPath | None = None,
     phases: Phases | None = None,
 ) -> dict[str, Any]:
-    """Answer questions about the rows that splits hold, in an existing directory; returns the summary.
+    """Answer questions about the rows of `splits` in an existing directory; returns the summary.
 
-    work    where intermediates go, and stay; if None, they go into `folder` and are removed
-    phases  those that are done already
+    work    the directory where intermediate files stay; if None, they go into `folder` and are removed
+    phases  knows which phases are done already
     """
     check_answerable(asking.questions)
     place = work or folder / WORK

@@ -1,16 +1,16 @@
 """Full vector clocks from timestamps that were stored in a shorter form (Hélary, Melideo & Raynal 2000,
 section 3.3).
 
-In    a table of stamps: per event a clock that names some of its past, enough to reach all of it through the
-      clocks of the events named: dependency vectors, changes since the previous event, immediate
-      predecessors. Or a trace in which trackers recorded dependencies (trace/tracker_attributes.py)
-Out   the same events with their full vectors; of a trace, its application's relevant events: clocks count
-      those alone, without null events, which only dependencies name; `seq` and `event` are those of the trace
-Cost  as stamping: two passes. Of a trace also a scan of the attributes; tasks hold the numbers of all events
+In    a table of stamps: for each event a clock that names some events of its past, from whose clocks the
+      whole past can be reached: dependency vectors, changes since the previous event, immediate predecessors.
+      Or a trace in which trackers recorded dependencies (trace/tracker_attributes.py)
+Out   the same events with their full vectors; for a trace, the application's relevant events, whose clocks
+      count only these and no null events (named by dependencies alone); `seq` and `event` as in the trace
+Cost  as stamping: two passes. For a trace also a scan of the attributes; tasks hold all events' numbers
 
-The paper follows the names until nothing changes. But an event that a clock names is a cause, and a
-computation's vectors follow from its causes without iteration. Events that have no clock of their own (those
-that were not relevant) have only their predecessor on the same process as a cause.
+The paper follows the named events until nothing changes. Here they become causes in a trace, whose vectors
+the stamping kernels compute without iteration. The only cause of an event without a clock of its own (one
+that was not relevant) is its predecessor on the same process.
 
 Clocks name processes by number, and the table `processes` beside `stamps` has the names.
 """
@@ -59,8 +59,8 @@ def rebuild(
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
-    """Write out/stamps; `stamps` is a table of them, a directory with one in it, or a trace in which trackers
-    recorded dependency vectors."""
+    """Write out/stamps; `stamps` is a table of stamps, a directory that contains one, or a trace in which
+    trackers recorded dependency vectors."""
     asking = Asked(asked(["stamp"]), whole_events=whole_events, epoch_events=epoch_events)
     stamp = partial(analyze_splits, spark, asking=asking, progress=progress)
     if _is_trace(stamps):
@@ -112,7 +112,7 @@ def _rebuild_tracked(
         work = folder / WORK
         take_out(spark, splits_of(locate(trace)), work / "numbered", trace)
         named = read_rows(spark, work / "numbered").select(*EVENT, "clock")
-        # As far as clocks that are maps name the processes.
+        # Clocks are maps from names here, so processes need no numbers: those with events are listed.
         processes = named.groupBy("computation", "process").agg(F.max("seq").alias("events"))
         _refuse_wide(processes, whole_events)
         write_rows(as_events(named, processes), work / "trace")
@@ -126,7 +126,7 @@ def _rebuild_tracked(
 
 
 def _refuse_wide(processes: DataFrame, whole_events: int) -> None:
-    """Raise if a computation has too many processes for whole vectors (see by_epoch.epoch_layout)."""
+    """Raise if a computation has too many processes for full vectors (see by_epoch.epoch_layout)."""
     sizes = processes.groupBy("computation").agg(F.count("*").alias("n"), F.sum("events").alias("events"))
     is_large = (F.col("events") > whole_events) | (F.col("events") * F.col("n") > MOST_CELLS)
     first = sizes.where((F.col("n") > WIDE) & is_large).orderBy("computation").first()
@@ -138,7 +138,7 @@ def _refuse_wide(processes: DataFrame, whole_events: int) -> None:
 
 
 def _refuse_windows(stamps: DataFrame, processes: DataFrame, where: AnyPath) -> None:
-    """Raise if the stamps are of a window that was renumbered: their seqs exceed the number of events."""
+    """Raise if the stamps belong to a renumbered window, where a seq exceeds the number of events."""
     last = stamps.groupBy("computation", "process").agg(F.max("seq").alias("last"))
     first = last.join(processes, ["computation", "process"]).where("last > events").first()
     if first is not None:
@@ -162,7 +162,7 @@ def _processes(spark: SparkSession, stamps: AnyPath) -> DataFrame:
 
 
 def with_names(stamps: DataFrame, processes: DataFrame) -> DataFrame:
-    """The stamps with their clock, of whatever form, as a map from the names of processes."""
+    """The stamps, with clocks of any form converted to maps from process names."""
     numbered = F.array_sort(F.collect_list(F.struct("p", "process")))
     names = processes.groupBy("computation").agg(numbered["process"].alias("names"))
     counts = F.transform("clock", lambda seq, p: F.struct(p.alias("p"), seq.cast("long").alias("seq")))
@@ -175,9 +175,9 @@ def with_names(stamps: DataFrame, processes: DataFrame) -> DataFrame:
 
 
 def as_events(stamps: DataFrame, processes: DataFrame) -> DataFrame:
-    """A trace of these processes, whose happened-before is the one the clocks describe.
+    """A trace of these processes whose happened-before relation is the one that the clocks describe.
 
-    The first events address the processes that never act, so that these are numbered too.
+    The first events address the processes without events, so that these are numbered too.
     """
     every = processes.where("events > 0").select(
         "computation", "process", F.explode(F.sequence(F.lit(1).cast("long"), "events")).alias("seq")
@@ -207,8 +207,8 @@ NUMBERED = pa.schema(
     [
         pa.field("computation", pa.string()),
         pa.field("process", pa.string()),
-        pa.field("seq", pa.int64()),  # the number that the tracker gave
-        pa.field("clock", pa.map_(pa.string(), pa.int64())),  # its dependencies
+        pa.field("seq", pa.int64()),  # the event's number as given by the tracker
+        pa.field("clock", pa.map_(pa.string(), pa.int64())),  # the event's dependencies
         pa.field("recorded_seq", pa.int64()),
         pa.field("null", pa.bool_()),
     ]
@@ -216,7 +216,7 @@ NUMBERED = pa.schema(
 
 
 def take_out(spark: SparkSession, splits: Sequence[Split], folder: AnyPath, trace: AnyPath) -> None:
-    """Write the events that have dependencies, by NUMBERED; TraceFormatError if any is missing."""
+    """Write the events with dependencies as rows of NUMBERED; TraceFormatError if any event is missing."""
 
     def take(number: int) -> int:
         table = splits[number].read(["computation", "process", "seq", "attributes"]).events
@@ -260,9 +260,9 @@ def _dependencies(table: pa.Table) -> pa.Table:
 
 
 class Renumbering:
-    """For each computation and process, the application's event behind each number.
+    """Finds, for a computation and process, the application's event for each number that a tracker gave.
 
-    counts   of events up to each number that are not null
+    counts   for each number, how many events up to it are not null events
     """
 
     def __init__(self, numbered: pa.Table) -> None:

@@ -1,17 +1,17 @@
-"""Frames of spans, of commits, of messages and of transactions, as frames of events.
+"""Turns frames of spans, commits, messages or transactions into frames of events.
 
     spans(spark.table("otel.spans"))
     dag(commits)           id, parents
     log(deliveries)        process, kind, message, and what orders a process's events: position, or an offset
     history(transactions)  session, transaction, operations
 
-Rows become the records that the readers of files take (trace/readers/table_spans.py, table_records.py), and
-are processed alike. `columns` maps our names to the frame's where these differ: a name, a path into structs
-and maps, or an expression. A row that cannot be read stays in the frame with the reason; `frame.quarantine`
-has all that was left out.
+Rows are converted to records for the file readers (trace/readers/table_spans.py, table_records.py), which
+then process them. `columns` maps our column names to the frame's where these differ: to a name, a path into
+structs and maps, or an expression. A row that cannot be read stays in the frame with the reason;
+`frame.quarantine` has everything that was left out.
 
-`import_source` writes the events of whatever Spark can read, a path in one of its formats or a table of the
-catalog, as an import of files does: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all.
+`import_source` lets Spark read a path in any of its formats, or a table of the catalog, and writes the events
+as an import of files does: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -46,11 +46,11 @@ OF_KAFKA = {*KAFKA, "headers", "key", "value", "timestamp", "timestampType"}
 def dag(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
     """Records that name their predecessors: commits, blocks, editing histories.
 
-    id, parents   needed; parents is an array
+    id, parents   required; parents is an array
     computation   the graph that a record belongs to, if there are several
-    author        a process of the trace; without, chains are found that add no order
+    author        a process of the trace; without authors, chains that add no order become the processes
     time          a timestamp, or seconds since 1970
-    label         what people call it; the id if not given
+    label         the record's name for people; the id if not given
 
     Other columns become attributes.
     """
@@ -59,13 +59,13 @@ def dag(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
 
 
 def log(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
-    """What processes did with messages: rows of process, kind (send, receive, deliver, …) and message.
+    """A log of messages: each row has a process, a kind (send, receive, deliver, …) and a message.
 
-    position      orders the events of a process (or `seq`): needed, and never a time unless you name one. A
+    position      orders the events of a process (or `seq`): required; a time only if you map one to it. A
                   frame that Spark read from Kafka is ordered by `offset`, within one partition, and headers
-                  of our names are taken
-    to            whom a message is sent to: an array or text with commas; without, whoever received it
-    computation, time (a timestamp or ns), label, id, parents (ids)   may be there
+                  that have our column names are used
+    to            the destinations of a message: an array or text with commas; if missing, its receivers
+    computation, time (a timestamp or ns), label, id, parents (ids)   optional
 
     Other columns become attributes.
     """
@@ -103,7 +103,7 @@ def history(frame: DataFrame, columns: Columns | None = None) -> DataFrame:
 def _found(
     frame: DataFrame, names: Iterable[str], columns: Columns, needed: Iterable[str]
 ) -> dict[str, Column]:
-    """For each of our names, the column of the frame."""
+    """The frame's column for each of our column names that the frame has."""
     names = [*names]
     for name in columns.keys() - {*names}:
         raise TraceFormatError(f"is none of {', '.join(names)}", field=name)
@@ -132,7 +132,7 @@ def _header(name: str) -> Column:
 def _picked(
     frame: DataFrame, found: Mapping[str, Column], columns: Columns, left_out: Iterable[str] = ()
 ) -> DataFrame:
-    """The columns found, under our names, and all other columns that were not mapped."""
+    """The columns found, renamed to our names, and all columns that were not mapped to any."""
     mapped = {path for path in columns.values() if isinstance(path, str)}
     taken = {*found, "seq", *left_out, *mapped, *(path.partition(".")[0] for path in mapped)}
     others = [column_at(frame, name) for name in frame.columns if name not in taken]
@@ -152,10 +152,10 @@ def spans(
     """The events of spans: two for each, a start and an end, and calls between services as messages.
 
     preset    opentelemetry, jaeger, zipkin or tempo; recognised by the frame's columns if not given
-    columns   where columns are called otherwise: from trace, span, parent, label, kind, start, end (numbers
-              are ns, in jaeger and zipkin µs), duration (the same), service, instance, resource, attributes,
-              links or status to a name, a path into structs and maps, or an expression
-    work      as of the other functions; used only where traces are linked with one another
+    columns   for columns with other names: maps trace, span, parent, label, kind, start, end (numbers are ns,
+              in jaeger and zipkin µs), duration (the same), service, instance, resource, attributes, links or
+              status to a name, a path into structs and maps, or an expression
+    work      a directory, as in `library`; used only where traces are linked with one another
 
     A row that cannot be read stays in the frame, with the reason; `frame.quarantine` has all that was left
     out, including parts of spans whose events are there (a parent that is missing, say).
@@ -189,7 +189,7 @@ FRAMES: dict[str, Callable[..., DataFrame]] = {
     "map": log,
     "awdit": history,
 }
-"""What makes events of a frame, by the format of its records."""
+"""For each format of records, the function that makes events of a frame."""
 SPANS = FRAMES.keys() - {"dag", "map", "awdit"}
 
 
@@ -204,7 +204,7 @@ def import_source(
     options: Options | None = None,
     strict: bool = False,
 ) -> Import:
-    """Let Spark read `name` in the format `source`, with its reader's options, into a new trace."""
+    """Let Spark read `name` in the format `source`, with reader options `reading`, into a new trace."""
     options = options or Options()
     columns: dict[str, str] = {}
     if options.map is not None:

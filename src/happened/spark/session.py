@@ -1,10 +1,9 @@
 """The running Spark session, or a new one; and whether its workers can import this package.
 
 The user's configuration takes precedence: spark-defaults.conf, and the options of spark-submit. Our own
-settings for a small machine apply only to a session that we start on this one; a session that was running
-before is left as it is. Workers that may not run this very interpreter are asked by one small job of plain
-Python, once for a session: it must use nothing that they could lack, so no Arrow, and a function that is
-pickled by value.
+settings for a small machine apply only to a session that we start on this machine; a session that was already
+running is left as it is. If workers may run another interpreter, one small job per session checks them. It is
+plain Python and uses nothing that workers could lack: no Arrow, and a function that is pickled by value.
 """
 
 import atexit
@@ -45,16 +44,16 @@ CONNECT_SECONDS = 10.0
 CONNECT_NEEDS = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that only moves bytes between Python workers, for a minute or two: its optimising compiler
-and its parallel collector would take more CPU than they save (bench/importing.py)."""
+"""Options of a JVM that only moves bytes between Python workers, for a minute or two: the JVM's optimising
+compiler and parallel collector would take more CPU than they save (bench/importing.py)."""
 
 PLAIN_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
 }
-"""Settings of a stream on this machine: a checkpoint's files are written and renamed by Java alone. Spark's
-default starts programs (readlink, stat) for each, which took a sixth of the CPU of a small batch."""
+"""Settings of a stream on this machine: Java itself writes and renames a checkpoint's files. By default Spark
+starts programs (readlink, stat) for each file, which took a sixth of the CPU of a small batch."""
 
 FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
 """Options of spark-submit that are settings under another name."""
@@ -67,10 +66,10 @@ def session(
 ) -> SparkSession:
     """The running session, unchanged; otherwise a new one.
 
-    master   where a new one runs; None: where the user's configuration says, else on this machine
-    memory   of the driver, if it runs on this machine and the user's configuration does not say
+    master   where a new session runs; None: as the user's configuration says, else on this machine
+    memory   memory of the driver, if it runs on this machine and the user's configuration sets none
     brief    whether a session on this machine is for one job whose work is done in Python (see BRIEF)
-    streams  whether a session on this machine is for a stream: every task of a batch has a store of state
+    streams  whether a session on this machine is for a stream, where every task of a batch has a state store
     """
     spark = _running()
     if spark is None:
@@ -120,7 +119,7 @@ def package_zip() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="happened-package-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     target = folder / "happened.zip"
-    if not ROOT.is_dir():  # it lies in an archive; workers only look into archives called .zip
+    if not ROOT.is_dir():  # the package is in an archive; workers import only from archives named .zip
         return Path(shutil.copy(next(parent for parent in ROOT.parents if parent.is_file()), target))
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(ROOT.rglob("*")):
@@ -183,13 +182,13 @@ def _defaults(master: str, memory: str, brief: bool = False, streams: bool = Fal
         "spark.ui.enabled": "false",
         "spark.driver.memory": memory,
         "spark.sql.session.timeZone": "UTC",
-        # The default of 200 would cost more in starting tasks than most traces take.
+        # Starting 200 tasks, the default, would take longer than most traces do.
         "spark.sql.shuffle.partitions": str(cores if streams else max(4, 2 * cores)),
     }
 
 
 def configured() -> dict[str, str]:
-    """The user's settings, from files and the environment, for a session that is not started yet."""
+    """The user's settings, from files and the environment, before a session is started."""
     arguments = [*_arguments()]
     flags = dict(pairwise(arguments))
     file = Path(flags.get("--properties-file", _settings_folder() / "spark-defaults.conf"))
@@ -209,7 +208,7 @@ def configured() -> dict[str, str]:
 
 
 def _arguments() -> Iterator[str]:
-    """The arguments that PySpark passes to spark-submit; `--flag=value` as two."""
+    """The arguments that PySpark passes to spark-submit; `--flag=value` is split into two arguments."""
     for word in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")):
         flag, equals, value = word.partition("=")
         if word.startswith("--") and equals:
@@ -240,7 +239,7 @@ def _connected(url: str) -> SparkSession:
 
 
 def _refuse_unreachable(url: str) -> None:
-    """Fail at once if nobody listens; the client would try for minutes."""
+    """Fail at once if no server listens at the URL; the client would retry for minutes."""
     if any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
         return
     parts = urlsplit(url.partition(";")[0])
@@ -255,17 +254,17 @@ def _refuse_unreachable(url: str) -> None:
 
 
 NEEDED = ("numba", "numpy", "pandas", "pyarrow")
-"""What workers import besides PySpark, which Spark gives them."""
+"""Packages that workers must have besides PySpark, which Spark provides."""
 
 TASKS = 16
-"""Tasks that check, on a cluster; Spark spreads them over the executors it has."""
+"""How many tasks check a cluster's workers; Spark spreads the tasks over its executors."""
 
 MISMATCH = re.compile(r"Python in worker has different version:? (.+?) than")
 NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 
 
 def run_this_python(spark: SparkSession) -> bool:
-    """Whether the workers' interpreter is this one, so that they have what this process has imported."""
+    """Whether workers run this interpreter, so that they can import what this process has imported."""
     context = context_of(spark)
     if context is None or not re.match(r"local(\[|$)", context.master or ""):
         return False
@@ -285,11 +284,11 @@ def check_workers(spark: SparkSession) -> bool:
 
     needed = NEEDED
     tasks = 1 if str(spark.conf.get("spark.master", "")).startswith("local") else TASKS
-    # By default some versions pass values of such a function through Arrow.
+    # Some versions of PySpark pass a UDF's values through Arrow by default.
     asked = F.udf(look, "string", useArrow=False)
     try:
         rows = spark.range(0, tasks, 1, tasks).select(asked("id").alias("told")).collect()
-    except Exception as error:  # exceptions of several kinds, by version and kind of session
+    except Exception as error:  # the exception's class depends on the version and the kind of session
         reason = _why(str(error))
         if reason is None:
             raise
@@ -308,7 +307,7 @@ def _why(error: str) -> str | None:
     if (program := NO_PROGRAM.search(error)) is not None:
         return f"Spark cannot start its Python workers: there is no program {program[1]}"
     if (theirs := MISMATCH.search(error)) is not None:
-        version = ".".join(re.findall(r"\d+", theirs[1]))  # some versions write a tuple
+        version = ".".join(re.findall(r"\d+", theirs[1]))  # some versions of PySpark write a tuple
         return f"Spark's Python workers run Python {version}, and this process {_ours()}"
     return None
 

@@ -1,13 +1,13 @@
-"""How large each computation is, and whether one split holds it: this decides where it is analysed.
+"""Finds out how large each computation is and whether one split holds it, which decides where to analyse it.
 
 In    the splits of a trace
 Out   Survey: the large computations, by name, and where to look up which computations of a split have rows in
       other splits too. Rows that are not events, as parts of the table `quarantine`
 Cost  one scan of the columns that tell events from other rows, and a shuffle of six integers for each
-      computation of a split; where there are large computations, one small job for their names
+      computation of a split; if there are large computations, one small job for their names
 
-Names are not shuffled: a hash of 64 bits stands for each name. Two computations of one hash are taken for one
-that lies in several splits, which costs a shuffle of their rows and changes no answer.
+A 64-bit hash of each name is shuffled instead of the name. Two computations with the same hash are treated as
+one computation across several splits, which costs a shuffle of their rows and changes no answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,17 +31,17 @@ SPLITS_PER_BUCKET = 8
 """Splits whose counts one task holds, at 48 bytes for each computation."""
 
 MOST_FILES = 16
-"""Opening a file takes as long as reading thousands of its rows."""
+"""A split of more files is rewritten as one: opening a file takes as long as reading thousands of rows."""
 
 MOSTLY = 0.5
-"""If more of the computations lie in several splits, all are treated so, and nothing is looked up."""
+"""If a larger share of the computations lies across splits, all are shuffled and nothing is looked up."""
 
 
 class Large(NamedTuple):
     """A computation to be cut into epochs.
 
-    handover  the kind of row that hands a message to the application in it
-    splits    that have rows of it
+    handover  the kind of row in this computation that marks handing a message to the application
+    splits    the splits that have rows of this computation
     """
 
     name: str
@@ -52,8 +52,8 @@ class Large(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """crossing_events  of computations that are not large and whose rows are to be shuffled
-    scattered        of each bucket of hashes, whether all of its computations are to be
+    """crossing_events  number of events of computations that are not large and must be shuffled
+    scattered        for each bucket of hashes, whether all of its computations must be shuffled
     """
 
     splits: list[Split]
@@ -74,8 +74,8 @@ class Survey:
 
 
 class _Bucket(NamedTuple):
-    """What is known of the computations of a bucket: the hashes of large ones, the number of events of the
-    others that must be shuffled, and whether all of the others must be."""
+    """Facts about the computations of a bucket: the hashes of large ones, the number of events of other ones
+    that must be shuffled, and whether all of the other ones must be shuffled."""
 
     large: list[int]
     crossing_events: int
@@ -90,10 +90,10 @@ def survey(
     threshold: int,
     writes_vectors: bool = True,
 ) -> Survey:
-    """A computation is large if it has more than `threshold` events, or too many for its processes (see
-    `causality.written.too_wide`).
+    """Count the events of each computation. One is large if it has more than `threshold` events, or if its
+    vectors would be too wide (see `causality.written.too_wide`).
 
-    The rows of a split of many small files are written into one file, for the next reader.
+    The rows of a split of many small files are written into one file, so that they are read faster later.
     """
     scattered = [len(split.pieces) > MOST_FILES for split in splits]
     buckets = len(splits) // SPLITS_PER_BUCKET + 1
@@ -152,11 +152,11 @@ def _by_bucket(counted: pa.Table, number: int, buckets: int) -> list[tuple[int, 
 
 
 def _decide(rows: Ints, bucket: int, store: AnyPath, is_large: IsLarge) -> _Bucket:
-    """Add up the counts of splits, and write for each split the hashes that other splits have too."""
+    """Add up the counts of splits, and write for each split which of its hashes other splits have too."""
     names, of = np.unique(rows["name"], return_inverse=True)
     sums = {name: np.bincount(of, rows[name], names.size).astype(np.int64) for name in ADDED}
     large, events = is_large(pa.table(sums)).to_numpy(), sums["events"]
-    # This includes large computations: another name may have the same hash.
+    # This includes large computations, since a small one may have the same hash.
     crossing = np.bincount(of, minlength=names.size) > 1
     scattered = bool((crossing & ~large).sum() > MOSTLY * names.size)
     if crossing.any() and not scattered:
@@ -168,7 +168,7 @@ def _decide(rows: Ints, bucket: int, store: AnyPath, is_large: IsLarge) -> _Buck
 
 
 def _named(spark: Runner, splits: int, store: AnyPath, large: list[int], is_large: IsLarge) -> list[Large]:
-    """The large computations, from the hashes of their names."""
+    """Look up the large computations, given the hashes of their names."""
     wanted = np.array(large, np.uint64)
 
     def look(number: int) -> pa.Table:

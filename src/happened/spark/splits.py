@@ -1,7 +1,7 @@
-"""A trace in splits: a split is what one task reads by itself, so that rows need not pass through the JVM.
+"""Cuts a trace into splits. One task reads a split by itself, so that rows need not pass through the JVM.
 
 A split is some row groups of a Parquet file, several small files together, or a stretch of a file of JSON
-lines. Reading a split separates the rows that are events from the others.
+lines. Reading a split separates the rows that are events from those that are not.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from ..trace.validation import faults
 
 ROWS_AT_ONCE = 500_000
 BYTES_AT_ONCE = 64 << 20
-"""Bytes of JSON lines that hold about as many events."""
+"""Bytes of JSON lines that hold about ROWS_AT_ONCE events."""
 
 FOOTERS_AT_ONCE = 16
 
@@ -34,26 +34,26 @@ UNCHECKED = pa.schema([field.with_nullable(True) for field in SCHEMA])
 
 
 class Rows(NamedTuple):
-    """The content of a split: events, and the other rows, as rows of QUARANTINE."""
+    """The content of a split: events, and rows that are not events, as rows of QUARANTINE."""
 
     events: pa.Table
     quarantined: pa.Table
 
 
 class Groups(NamedTuple):
-    """Some row groups of a Parquet file, or all of it; `given` are the columns that directory names hold."""
+    """Some row groups of a Parquet file, or all; `given`: values of columns that directory names contain."""
 
     path: AnyPath
     groups: Sequence[int] | None
     given: dict[str, str | None]
 
     def read(self, columns: Sequence[str]) -> Rows:
-        """All its rows, without checking that they are events."""
+        """All rows of these row groups, without checking that they are events."""
         table = read_part(self.path, self.groups, self.given, [*{*columns, *TELLING}])
         return Rows(table, QUARANTINE.empty_table())
 
     def may_hold(self, computations: pa.Array) -> bool:
-        """Whether any row belongs to one of these computations; reads one column."""
+        """Whether any row belongs to one of these computations; reads only the column `computation`."""
         names = read_part(self.path, self.groups, self.given, ["computation"])["computation"]
         return bool(pc.any(pc.is_in(names, value_set=computations)).as_py())
 
@@ -71,13 +71,13 @@ class LineRange(NamedTuple):
         return read_lines(lines, str(self.path))
 
     def may_hold(self, computations: pa.Array) -> bool:
-        return True  # a better answer would need reading everything
+        return True  # finding out would mean reading all lines
 
     def _stretch(self, stop: int) -> Iterator[bytes]:
         with self.path.open("rb") as file:
             if self.start:
                 file.seek(self.start - 1)
-                file.readline()  # the rest of a line that began before
+                file.readline()  # skip the rest of a line that began before `start`
             while file.tell() < stop and (line := file.readline()):
                 yield line
 
@@ -94,13 +94,13 @@ def read_lines(lines: Iterable[bytes], file: str) -> Rows:
             about = f"field {error.field!r}: {error.reason}"
             shown = f"is not JSON: {line.strip()[:80].decode(errors='replace')}"
             bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
-    # Not a cast, which would refuse the nulls that `sort_out` reports.
+    # No cast here: it would refuse the nulls that `sort_out` reports.
     table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
     return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
 
 
 def padded(table: pa.Table, schema: pa.Schema = UNCHECKED) -> pa.Table:
-    """The rows with the columns of a schema; those they lack are null, or have their default."""
+    """The rows with all columns of a schema; missing columns are filled with nulls or their default."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -114,7 +114,7 @@ def padded(table: pa.Table, schema: pa.Schema = UNCHECKED) -> pa.Table:
 
 
 def sort_out(table: pa.Table) -> Rows:
-    """Separate the rows that can be events from those that cannot, which are returned with their reasons."""
+    """Separate the rows that can be events from those that cannot; the latter come with reasons."""
     reason = faults(table)
     if reason.null_count == len(reason):
         return Rows(table, QUARANTINE.empty_table())
@@ -131,20 +131,20 @@ def sort_out(table: pa.Table) -> Rows:
 class Split:
     pieces: tuple[Groups | LineRange, ...]
     rows: int | None
-    """The number of rows; None where only reading would tell."""
+    """The number of rows; None if it is unknown until the split is read."""
 
     def read(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
-        """Read the columns given, and those that tell events from other rows; the others are null."""
+        """Read the columns given, and those that tell events from other rows (TELLING); the rest are null."""
         table, unread = self.read_all(columns)
         rows = sort_out(table)
         return Rows(rows.events, pa.concat_tables([rows.quarantined, unread]))
 
     def may_hold(self, computations: pa.Array) -> bool:
-        """Whether rows of these computations are possible; cheaper than reading them."""
+        """False if the split surely has no rows of these computations; cheaper than reading it."""
         return any(piece.may_hold(computations) for piece in self.pieces)
 
     def read_all(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
-        """All rows, unchecked, except those without the fields of an event."""
+        """All rows that have the fields of an event, unchecked."""
         read = [piece.read(columns) for piece in self.pieces]
         return Rows(*(pa.concat_tables(tables) for tables in zip(*read, strict=True)))
 
@@ -177,7 +177,7 @@ def _groups(at: Location, part: AnyPath) -> list[tuple[Groups, int]]:
 
 
 def _together(pieces: Iterable[tuple[Groups, int]], most: int) -> Iterator[Split]:
-    """Consecutive row groups, of one file or several, up to this many rows."""
+    """Group consecutive row groups, of one file or several, into splits of at most this many rows."""
     held: list[Groups] = []
     rows = 0
     for piece, count in pieces:

@@ -26,18 +26,18 @@ from ..trace.store import AnyPath, StorePath, arrow_dataset, arrow_source, match
 from .tasks import frame_by_tasks
 
 SPARK, DIRECT = "spark", "direct"
-"""Who reads and writes: Spark, with its connectors and credentials; or tasks, with their own credentials."""
+"""Values of `io`: Spark reads and writes, with its connectors and credentials; or tasks, with their own."""
 
 IO = (SPARK, DIRECT)
 
 
 def spark_path(path: AnyPath) -> str:
-    """A path for Spark's own readers and writers; for a store they need its connector."""
+    """A path in the form of Spark's own readers and writers, which need a connector for an object store."""
     return path.hadoop_url if isinstance(path, StorePath) else str(path)
 
 
 def stream_part(path: AnyPath, tables: Iterator[pa.Table]) -> int:
-    """Write a part table by table, if there is any; returns its rows."""
+    """Write a part table by table, or nothing if there are no tables; returns the number of rows."""
     first = next(tables, None)
     if first is None:
         return 0
@@ -51,14 +51,14 @@ def stream_part(path: AnyPath, tables: Iterator[pa.Table]) -> int:
 
 
 def partition() -> int:
-    """The number of the partition that this task has."""
+    """The number of the partition that this task works on."""
     context = TaskContext.get()
     assert context is not None
     return context.partitionId()
 
 
 def write_rows(rows: DataFrame, directory: AnyPath) -> None:
-    """Let tasks write rows as parts of a table, one at least: so Spark needs no connector for a store."""
+    """Let tasks write rows as parts of a table, at least one; Spark needs no connector for a store then."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = (pa.Table.from_batches([batch]) for batch in batches)
@@ -73,7 +73,7 @@ def write_rows(rows: DataFrame, directory: AnyPath) -> None:
 def read_rows(spark: SparkSession, directory: AnyPath, schema: pa.Schema | None = None) -> DataFrame:
     """A table as Spark's rows. Tasks read a table in a store themselves, so that Spark needs no connector.
 
-    schema   of the table, without which it must have a part
+    schema   of the table; if it is None, the table must have a part
     """
     if not isinstance(directory, StorePath):
         reader = spark.read if schema is None else spark.read.schema(spark_schema(schema))
@@ -106,7 +106,7 @@ def read_part(path: AnyPath) -> pa.Table:
 
 
 def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
-    # In one request: all of it is needed, and a store answers each request for a range separately.
+    # Read in one request: np.load would send a store a request for each range that it reads.
     with np.load(io.BytesIO(path.read_bytes())) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
@@ -119,13 +119,13 @@ TRACE = spark_schema(SCHEMA)
 
 
 class Tables:
-    """Frames by name; each is an attribute too."""
+    """Tables by name, as frames; each is also an attribute."""
 
     _tables: Mapping[str, pa.Schema]
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of its tables, which are attributes too."""
+        """The names of the tables, which are attributes too."""
         return tuple(self._tables)
 
     def table(self, name: str) -> DataFrame:

@@ -1,14 +1,14 @@
-"""Work on Spark tasks that read and write files themselves: without a shuffle, or with one of bytes.
+"""Runs Python functions as Spark tasks that read and write files themselves, and may shuffle bytes.
 
-    on_tasks         work(0) … work(n - 1), and what they return; on_each: work(*job) for each job
-    exchange         tasks that give bytes to buckets, then tasks that each settle a bucket
-    HERE             runs both in this process instead, one piece of work after another: within a task, say
-    frame_by_tasks   rows that tasks read, as a DataFrame
+    on_tasks         runs work(0) … work(n - 1) and returns the results; on_each: work(*job) for each job
+    exchange         runs tasks that send bytes to buckets, then tasks that each settle a bucket
+    HERE             runs both in this process instead, one piece of work after another; for use inside a task
+    frame_by_tasks   a DataFrame of rows that tasks read
     preflight        checks that executors reach the same directories as the driver, before the work begins
 
-Only the DataFrame API is used, so that both run on Spark Connect too. Results are pickled and must be small.
+This module uses only the DataFrame API, which Spark Connect has too. Results are pickled and must be small.
 
-A task may run several times, also at once, on different machines: what it does must be the same each time.
+Spark may run a task several times, even at once on different machines, so a task must do the same each time.
 A task that fails for lack of storage or memory is retried as Spark allows, and then reported in a sentence.
 """
 
@@ -63,7 +63,7 @@ Runner = SparkSession | InProcess
 
 
 class Emitted(NamedTuple):
-    """The result of an emitting task, and the bytes it gives to buckets."""
+    """The result of an emitting task, and the bytes that it sends to buckets."""
 
     result: Any
     blobs: Iterable[tuple[int, bytes]]
@@ -74,8 +74,8 @@ def on_tasks(
 ) -> list[Any]:
     """Run work(0), …, work(count - 1) as Spark tasks and return their results, which must be small.
 
-    An error that a task finds in the trace is raised here. `tell` is called now and then with the number of
-    finished tasks.
+    If a task finds an error in the trace, this function raises it. `tell` is called now and then with the
+    number of finished tasks.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,7 +101,7 @@ def on_each(spark: Runner, jobs: Sequence[tuple[Any, ...]], work: Callable[..., 
 def frame_by_tasks(
     spark: SparkSession, count: int, read: Callable[[int], Iterable[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """The rows of read(0), …, read(count - 1), as a DataFrame; they are read when it is used."""
+    """The rows of read(0), …, read(count - 1) as a DataFrame; tasks read them when the frame is used."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
@@ -111,7 +111,7 @@ def frame_by_tasks(
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers that a task of spark.range has."""
+    """The numbers of the rows of spark.range that this task was given."""
     return chain.from_iterable(batch["id"].to_pylist() for batch in batches)
 
 
@@ -136,11 +136,11 @@ def exchange(
     partitions: int,
     settle: Callable[[int, list[bytes]], Any],
 ) -> tuple[list[Any], dict[int, Any]]:
-    """Run emit(0) … emit(count - 1), and settle each bucket with the bytes given to it, in the order of the
-    emitting tasks.
+    """Run emit(0) … emit(count - 1), then settle(bucket, blobs) for each bucket, with the bytes objects sent
+    to the bucket in the order of the emitting tasks.
 
-    Returns the results of the emitting tasks, and those of each bucket that was given anything; a TraceFault
-    where a task found the trace wrong. One shuffle, of as many rows as there are bytes objects.
+    Returns the results of the emitting tasks, and the result of each bucket that received anything; a
+    TraceFault as the result of a task that found the trace wrong. Costs a shuffle with a row for each blob.
     """
 
     def give(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -176,7 +176,7 @@ def exchange(
 def _exchange_here(
     count: int, emit: Callable[[int], Emitted], settle: Callable[[int, list[bytes]], Any]
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The same in this process. Blobs are kept on disk, in one file for each bucket."""
+    """Do what `exchange` does in this process; blobs are kept on disk, in one file for each bucket."""
     results: list[Any] = []
     buckets: set[int] = set()
     with tempfile.TemporaryDirectory(prefix="happened-") as folder:
@@ -205,7 +205,7 @@ def _blobs_in(path: str) -> list[bytes]:
 def together(
     batches: Iterable[pa.RecordBatch], most: int, size: Callable[[pa.RecordBatch], int] = len
 ) -> Iterator[pa.Table]:
-    """Batches concatenated, until they have `most` rows or another size."""
+    """Concatenate batches to tables of at least `most` rows, or `most` of another measure, `size`."""
     held: list[pa.RecordBatch] = []
     total = 0
     for batch in batches:
@@ -219,7 +219,7 @@ def together(
 
 
 def pack_table(table: pa.Table) -> bytes:
-    """A table as bytes, for a shuffle."""
+    """Serialise a table as bytes, for a shuffle."""
     return bytes(packed_buffer(table))
 
 
@@ -231,7 +231,7 @@ def packed_buffer(table: pa.Table) -> pa.Buffer:
 
 
 def as_binary(blob: pa.Buffer) -> pa.Array:
-    """An array of one value, whose bytes are not copied."""
+    """An array with the blob as its only value; the bytes are not copied."""
     offsets = pa.array([0, blob.size], pa.int32()).buffers()[1]
     return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob])
 
@@ -263,7 +263,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def _attempts(spark: SparkSession) -> int:
-    """How often Spark tries a task."""
+    """How many times Spark tries a task before it fails the job."""
     return 1 if is_local(spark) else int(spark.conf.get("spark.task.maxFailures", "4") or 4)
 
 
@@ -271,10 +271,10 @@ _modules_spared = 0
 
 
 def spare_modules() -> None:
-    """Exclude everything that this process has imported from garbage collection, since it is never garbage.
+    """Exclude everything that this process has imported from garbage collection.
 
-    After every task Spark collects garbage in the worker (pyspark/daemon.py). With numpy, pyarrow and numba
-    imported that would take longer than most tasks do.
+    Spark collects garbage in the worker after every task (pyspark/daemon.py). With numpy, pyarrow and numba
+    imported, a collection would take longer than most tasks, and imported modules are never garbage.
     """
     global _modules_spared
     if len(sys.modules) > _modules_spared:
@@ -344,7 +344,7 @@ def _result(key: int, pickled: bytes) -> pa.RecordBatch:
 
 @contextmanager
 def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | None) -> Iterator[None]:
-    """Report how many of `count` tasks are done while the body runs them."""
+    """While the `with` body runs `count` tasks, report how many of them are done."""
     if tell is None:
         yield
         return
@@ -357,7 +357,7 @@ def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | No
 
 
 def _hear(spark: Any, count: int, tell: Callable[[int], object]) -> Callable[[], object]:
-    """By what a Spark Connect server reports about itself; returns what ends that."""
+    """Report progress as a Spark Connect server tells it; returns a function that stops this."""
 
     def hear(stages: Sequence[Any] | None, **_: Any) -> None:
         for stage in stages or ():
@@ -388,28 +388,28 @@ def _poll(tracker: Any, count: int, tell: Callable[[int], object]) -> Callable[[
 
 
 PROBES = 16
-"""Tasks that check; Spark spreads them over the executors it has."""
+"""How many tasks check that files are visible; Spark spreads them over its executors."""
 
 WORD = ".driver"
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """The file that a task looks for; nothing on a local master."""
+    """The files that tasks look for to check shared directories; none on a local master."""
 
     word: str = ""
     directories: tuple[AnyPath, ...] = ()
     file: AnyPath | None = None
 
     def look(self, number: int = 0) -> Trouble | None:
-        """Runs in a task; returns what is wrong."""
+        """Check, in a task, that the directories are reached; returns the Trouble, or None."""
         for directory in self.directories:
             try:
                 said = (directory / WORD).read_text()
                 probe = directory / f".probe-{number:03d}"
                 with whole_file(probe) as path:
                     path.write_text(self.word)
-                probe.unlink(missing_ok=True)  # created by another attempt of this task, perhaps
+                probe.unlink(missing_ok=True)  # another attempt of this task may have removed it
             except (OSError, CausalityError) as error:
                 return Trouble(cannot_reach(directory, _why(error)))
             if said != self.word:
@@ -424,7 +424,7 @@ class Preflight:
         return None
 
     def look_everywhere(self, spark: SparkSession) -> None:
-        """CausalityError if an executor does not reach what the driver reaches."""
+        """Run the check on executors; CausalityError if one does not reach a directory of the driver."""
         if self.directories:
             on_tasks(spark, PROBES, self.look)
 
@@ -434,7 +434,7 @@ class Preflight:
 
 
 def preflight(spark: SparkSession, directories: Sequence[AnyPath], file: AnyPath | None) -> Preflight:
-    """Write the small file into each directory, if tasks run elsewhere."""
+    """If tasks run on other machines, write a small file into each directory for them to find."""
     if is_local(spark):
         return Preflight()
     word = os.urandom(8).hex()

@@ -1,4 +1,4 @@
-"""What older versions of PySpark lack, and what Spark Connect lacks of a classic session.
+"""The features that older versions of PySpark lack, or that Spark Connect lacks beside a classic session.
 
 PySpark 3.5 answers every question about a trace or a frame; streams need 4.0 or newer. No other module checks
 versions, or uses what only a classic session has. Before 4.2 PySpark asks a source of a stream for its latest
@@ -29,7 +29,7 @@ NEEDS = {
     "plain checkpoint files": Need((4, 3), "FileSystemBasedCheckpointFileManager where it is now"),
     "tags of a classic session": Need((4, 0), "SparkSession.addTag"),
 }
-"""For each feature, the first version of PySpark that has what it needs, and what that is; names of
+"""For each feature, the first version of PySpark that supports it, and what that version added; names of
 happened.streaming are looked up here before they are imported."""
 
 
@@ -67,7 +67,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 class Tags(NamedTuple):
-    """The functions that read, add and remove the tags of jobs that this thread starts."""
+    """Functions that read, add and remove the tags of the jobs that this thread starts."""
 
     get: Callable[[], set[str]]
     add: Callable[[str], None]
@@ -75,7 +75,7 @@ class Tags(NamedTuple):
 
 
 def tags_of(spark: SparkSession) -> Tags:
-    """Tags of a session; a classic session of PySpark 3.5 refuses them, and its context takes them."""
+    """The tag functions of a session; in a classic session of PySpark 3.5, its context has them instead."""
     context = context_of(spark)
     if context is None or has("tags of a classic session"):
         session: Any = spark  # typed as Any: the types of a classic session lack these methods

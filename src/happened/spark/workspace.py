@@ -1,10 +1,10 @@
-"""Where the answers of an analysis are kept until nobody needs them, and a frame as files for tasks.
+"""Keeps the answers of an analysis until nobody needs them, and writes a frame as files for tasks.
 
-SparkKept   Spark keeps them (persist), as `frame_answers` packed them, until the Analysis and the frames that
-            it gave are gone. A frame derived from one of these gives the same answers after that, too, by
-            computing them again
-FileKept    tasks left them as Parquet in a Workspace. It is removed by `close`, or when the interpreter ends;
-            then a frame derived from one cannot be read any more
+SparkKept   Spark keeps the answers (persist), as `frame_answers` packed them, until the Analysis and its
+            frames are garbage collected. A frame derived from one of these can still be read afterwards:
+            Spark computes the answers again
+FileKept    tasks wrote the answers as Parquet in a Workspace. It is removed by `close`, or when the
+            interpreter ends; then a frame derived from an answer cannot be read any more
 
 For tasks, a frame is written once, as Parquet parts of a trace, whatever it was derived from.
 """
@@ -33,7 +33,7 @@ from .splits import UNCHECKED
 from .storage import partition, read_rows, stream_part, write_part
 
 ROWS_TOGETHER = 100_000
-"""Rows of a row group: many of Spark's batches."""
+"""Rows of a row group, which combines many of Spark's small batches."""
 
 _kept: "set[Workspace]" = set()
 
@@ -45,14 +45,14 @@ class Workspace:
         self.folder = _new_folder(spark, work)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._removal = weakref.finalize(self, _remove, self.folder)
-        # Not by the finalizer itself: by then the libraries that reach a store may have been shut down.
+        # Not at exit by the finalizer: the libraries that reach a store may have been shut down by then.
         self._removal.atexit = False
         atexit.register(self._removal)
 
     def keep(self) -> None:
-        """From now on only `close`, or the end of the interpreter, removes it.
+        """From now on only `close`, or the end of the interpreter, removes this directory.
 
-        What Spark derives from a frame (a join, a view) reads its files after the frame is dropped, too.
+        Frames derived from a frame (a join, a view) still read its files when the frame itself is dropped.
         """
         if self._removal.alive:
             _kept.add(self)
@@ -80,7 +80,7 @@ def _new_folder(spark: SparkSession, work: "str | Path | StorePath | None") -> A
 def _remove(folder: AnyPath) -> None:
     try:
         remove_tree(folder)
-    except (OSError, CausalityError):  # nobody is left to report it to
+    except (OSError, CausalityError):  # the caller is gone, so there is nobody to report the error to
         return
 
 
@@ -183,9 +183,9 @@ Kept = FileKept | SparkKept
 
 
 def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
-    """The rows of a frame, laid out once for all questions that are asked of it as long as it lives.
+    """The rows of a frame, shuffled once for all questions about the frame while it exists.
 
-    key   what else the rows depend on; None if that cannot be compared, and the rows are not shared
+    key   whatever else the rows depend on, to compare; None if it cannot be compared: rows are not shared
     """
     shared = events.__dict__.setdefault("_happened_laid", {})
     if key is None or key not in shared:
@@ -197,7 +197,7 @@ def laid_down(events: DataFrame, rows: DataFrame, key: object) -> DataFrame:
 
 
 def forgotten_with(owner: object, persisted: DataFrame) -> "weakref.finalize[..., Any]":
-    """Unpersist a frame when its owner is collected; not when the interpreter ends, as Spark does then."""
+    """Unpersist a frame when its owner is garbage collected, but not at exit, when Spark does it itself."""
     forget = weakref.finalize(owner, _unpersist, persisted)
     forget.atexit = False
     return forget

@@ -1,9 +1,9 @@
-"""Tables through Spark's own writers, into a directory, a URL or a schema of the catalog.
+"""Writes tables with Spark's own writers, into a directory, a URL or a schema of the catalog.
 
-    check_destination   whether a destination takes all of the tables: asked before the work
-    write_tables        the tables themselves; each replaces, adds to or refuses what is there, as `mode` says
+    check_destination   checks before the work that all tables can be written to a destination
+    write_tables        writes them; `mode`: whether a table replaces, extends or refuses an existing one
 
-A check that finds nothing wrong is no guarantee: a disk may fill up, or somebody else may write meanwhile.
+A successful check is no guarantee: a disk may fill up, or somebody else may write meanwhile.
 """
 
 import os
@@ -22,7 +22,7 @@ from .storage import spark_schema
 REFUSING = ("error", "errorifexists")
 MODES = (*REFUSING, "overwrite", "append", "ignore")
 FLAT = ("csv", "text")
-"""Formats of Spark's that have no columns of arrays, maps or structs."""
+"""Spark's formats that cannot store columns of arrays, maps or structs."""
 
 Where = str | os.PathLike[str]
 
@@ -56,7 +56,7 @@ def write_tables(
                 writer.saveAsTable(place)
             else:
                 writer.save(place)
-        except Exception as error:  # of the format's own, and on classic sessions some of Java's
+        except Exception as error:  # its class depends on the format; on classic sessions it may be Java's
             reason = _not_written(place, format, error)
             if reason is None:
                 raise
@@ -72,9 +72,9 @@ def _place(where: Where, name: str) -> str:
 
 
 def _failure_of_reading(spark: SparkSession, format: str, *path: str) -> Exception | None:
-    """Why Spark cannot plan a read; it looks at names and files, and runs no job."""
+    """The error if Spark cannot plan a read; planning looks at names and files, and runs no job."""
     try:
-        spark.read.format(format).load(*path).schema  # noqa: B018  (Spark Connect plans it only now)
+        spark.read.format(format).load(*path).schema  # noqa: B018  (Spark Connect plans the read only here)
     except Exception as error:
         return error
     return None
@@ -83,7 +83,7 @@ def _failure_of_reading(spark: SparkSession, format: str, *path: str) -> Excepti
 def _condition(error: Exception | None) -> str:
     """The name of Spark's error."""
     if re.search("Failed to find (the )?data source", str(error)):
-        return "DATA_SOURCE_NOT_FOUND"  # Avro and Kafka have their own names for it
+        return "DATA_SOURCE_NOT_FOUND"  # Avro and Kafka have errors of their own for this
     named = re.search(r"\[([A-Z_]+)", str(error))
     return named[1] if named else ""
 
@@ -120,7 +120,7 @@ def _existing(spark: SparkSession, where: Where, tables: Mapping[str, object]) -
 
 
 def _is_path(spark: SparkSession, path: str) -> bool:
-    """Spark is asked, because its tasks write there, with its own connectors and permissions."""
+    """Ask Spark whether the path exists: its tasks write there, with its own connectors and permissions."""
     return _condition(_failure_of_reading(spark, "text", path)) != "PATH_NOT_FOUND"
 
 

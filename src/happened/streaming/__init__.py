@@ -4,17 +4,17 @@
 
     ordered = deliver(stream, ByIds(id="id", after="after"), patience=60)
 
-operator       `deliver`: a streaming DataFrame of messages in, the same in causal order out; `to_tables`:
-               deliveries in one table, and what could not be delivered in another
-arrivals       what a row says of itself: ByIds (lists of causes), ByProtocol (frames of a protocol)
-destination    the state of one destination: what was delivered, what is held, and what each waits for
-reached        what has been delivered, by ids or by clocks
-paged          ordered maps in pages, so that a batch reads and writes only what it touches
+operator       `deliver` puts the messages of a streaming DataFrame into causal order; `to_tables` writes
+               deliveries to one table, and messages that could not be delivered to another
+arrivals       reads a message's name and causes from a row: ByIds (lists of causes), ByProtocol (frames)
+destination    the state of one destination: messages delivered, messages held, and what these wait for
+reached        records which messages have been delivered, by ids or by clocks
+paged          ordered maps in pages, so that a batch reads and writes only the pages it needs
 nats_source    a NATS JetStream stream as a source of Spark
-watching       what is held, since when and for what; figures of a running query, as lines and as metrics
+watching       lists the messages a query holds, and reports its figures as lines and as metrics
 
-`destination`, `reached` and `paged` know nothing of Spark. `spark` imports nothing of this room: the judge
-stays independent of the protocols. Names are imported when they are first used.
+`destination`, `reached` and `paged` do not depend on Spark. The package `happened.spark` imports nothing from
+here, so that its judgements stay independent of the protocols. Names are imported when they are first used.
 """
 
 from ..core.extras import imported_when_used

@@ -1,9 +1,9 @@
 """Reads the message in a row of a stream: its name, and the causes it must wait for.
 
-ByIds        for systems that are not ours: an id, and the ids of the causes
+ByIds        for messages of other systems: an id, and the ids of the causes
 ByProtocol   for messages of a protocol of this package, as its wire format encodes them
 
-A row whose columns make no sense raises RemoteProtocolError and is marked corrupt; the stream goes on.
+A row whose columns make no sense causes a RemoteProtocolError; the row is marked corrupt, the stream goes on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ class ByIds:
     """Messages have ids, unique at a destination, and list the ids of their causes at that destination.
 
     id      the column of the id
-    after   the column of the causes: an array of ids, null or empty for none. Those suffice that no other
-            one waits for, and only those addressed to the same destination: others never come
+    after   the column of the causes: an array of ids, null or empty for none. A cause may be omitted if
+            another one waits for it, and must be if it is not addressed to this destination: it never comes
     """
 
     id: str = "id"
@@ -54,14 +54,14 @@ class ByIds:
 class ByProtocol:
     """Messages are frames of a protocol of this package (`happened.wire.encode`).
 
-    A destination is a process of the protocol whose part the stream plays: it sends nothing itself, or acts
-    only on what the stream has delivered. Frames are not enough to order the messages of a process that runs
-    elsewhere and is only observed: protocols leave out what the process was known to have delivered.
+    The stream takes the place of the destination process, which sends nothing itself or acts only on what the
+    stream has delivered. Frames are not enough to order the messages of a process that runs elsewhere and is
+    only observed: protocols leave out causes that this process was known to have delivered.
 
-    protocol   its name; `happened.ordering.able(Listens)` lists those that can be used
-    members    the processes in order of their indices; destinations are named so
+    protocol   the protocol's name; `happened.ordering.able(Listens)` lists those that can be used
+    members    the names of processes, and so of destinations, in order of their indices
     frame      the column of the frame
-    options    of the protocol, if it has any
+    options    the protocol's options, if it has any
     """
 
     protocol: str
@@ -101,8 +101,8 @@ class ByProtocol:
 
 
 Rule = ByIds | ByProtocol
-"""How to read the control columns of a row: `columns` are those it reads, in order, each with the types it
-may have in Spark's short notation; `named` is a cause for people; `kind` that of its record of deliveries
+"""How to read the control columns of a row. `columns`: the columns to read, in order, each with its possible
+types in Spark's short notation; `named`: prints a cause for people; `kind`: selects the record of deliveries
 (destination.REACHED)."""
 
 

@@ -2,17 +2,17 @@
 
 Assumes    a message names every cause that must be delivered here before it and that no other of its causes
            waits for; duplicates are equal.
-Promises   no message before its causes, nothing twice; a message whose causes are here is not held; what is
-           given out depends on the order of arrival and not on where batches begin and end. If a message has
-           waited for `patience`, one of its causes has not even arrived, and no other cause is here and
-           itself waiting, then the message is given up: it is delivered without that cause, or handed to the
-           dead letters together with everything that waits for it.
-Leaves out any order between concurrent messages but that of arrival.
+Promises   no message is delivered before its causes or twice; a message whose causes are delivered is not
+           held; the output depends on the order of arrival and not on where batches begin and end. A message
+           is given up if it has waited for `patience`, one of its causes has not arrived, and none of its
+           other causes is held: it is delivered without the missing cause, or handed to the dead letters
+           together with everything that waits for it.
+Leaves out any order between concurrent messages except the order of arrival.
 Invariant  a held message is parked under the first of its causes that was missing when it was parked. That
            place depends only on what has been delivered, so a duplicate is parked at the same place; the
            exception is a duplicate that arrives after a delivered cause was forgotten, which is noticed when
            a message is given up.
-Cost       per arrival and delivery a few look-ups in pages. `expire` looks at all that is held.
+Cost       a few look-ups in pages for each arrival and delivery. `expire` looks at all held messages.
 """
 
 import pickle
@@ -25,7 +25,7 @@ from .paged import Drawer, Key, Numbers, PagedMap, PageStore
 from .reached import Arrived, HeldIndex, Range, Reached, ReachedClocks, ReachedIds
 
 VERSION = 1
-"""Of the state."""
+"""The version of the state's format."""
 
 DELIVERED = "delivered"
 VIOLATED = "violated"
@@ -59,7 +59,7 @@ class Head(NamedTuple):
 
     delivered: int = 0  # how many messages
     held: int = 0
-    oldest: int = 0  # lower bound for the arrival of held messages (milliseconds)
+    oldest: int = 0  # lower bound for the arrival times of held messages (milliseconds)
     timer: int = 0  # when the timer fires; 0: no timer is set
     directories: bytes = b""  # directories of the pages, and the small pages themselves
 
@@ -72,8 +72,8 @@ def _age(entry: Entry) -> tuple[int, Any]:
 
 
 def _causes_first(entries: list[Entry], here: HeldIndex, latest: int) -> dict[Any, int]:
-    """The names of messages that arrived up to `latest`, and of all held ones they wait for, numbered so that
-    each comes after its causes, except for messages that wait for each other; otherwise the oldest first."""
+    """Number the messages that arrived up to `latest` and all held messages that they wait for: causes first,
+    except where messages wait for each other; among others the oldest first. Returns numbers by name."""
     by_name = {entry.arrival.name: entry for entry in entries}
     rank: dict[Any, int] = {}
     begun: set[Any] = set()
@@ -107,17 +107,16 @@ class Destination:
         self._reached = REACHED[kind](self._drawer, self._numbers, remember, reached)
         self._parked = PagedMap(self._drawer, self._numbers, parked, self._entry)
         self._read: list[Arrived] = []  # held messages of pages that were read, but not yet prepared
-        self._fresh: dict[Key, list[Entry]] | None = None  # by cause, while a batch arrives
-        self._fresh_names: set[Any] = set()  # everything that was ever in it
+        self._fresh: dict[Key, list[Entry]] | None = None  # held messages of the arriving batch, by cause
+        self._fresh_names: set[Any] = set()  # all names that were ever in _fresh
 
     def arrive(self, arrivals: Iterable[tuple[Arrived, Any]], now: int) -> list[DeliveryOutcome]:
-        """Take these messages, each with its row; returns everything that can now be delivered."""
+        """Take these messages, each with its row; returns all deliveries that they make possible."""
         out: list[DeliveryOutcome] = []
         reached = self._reached
         arrivals = list(arrivals)
         reached.prepare(arrival for arrival, _ in arrivals)
-        # Most messages that wait in a batch wait for the rest of the same batch: those are never written to a
-        # page.
+        # Most messages that wait do so for a message of the same batch: those are never written to a page.
         self._fresh, self._fresh_names = {} if reached.reaches_one_cause else None, set()
         for arrival, row in arrivals:
             if reached.known(arrival):
@@ -140,12 +139,12 @@ class Destination:
                     self._forget_duplicate()
 
     def _forget_duplicate(self) -> None:
-        """A message was held twice: in a page, and in this batch."""
+        """Correct the counts after a message was held twice: in a page, and in this batch."""
         self.held -= 1
         self.duplicates += 1
 
     def expire(self, now: int, patience: int, *, release: bool) -> list[DeliveryOutcome]:
-        """Messages that have waited too long, after their causes that are here: delivered, or else dead."""
+        """Deliver the messages that have waited too long, causes first, or hand them to the dead letters."""
         entries = [*self._parked.items()]
         due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
         if not due:
@@ -155,15 +154,15 @@ class Destination:
         here = self._reached.held(entry.arrival.name for _, entry in entries)
         rank = _causes_first([entry for _, entry in entries], here, now - patience)
         due.sort(key=lambda found: rank[found[1].arrival.name])
-        # A cause that is itself held is waited for once more, in vain if the two wait for each other.
+        # A message waits for `patience` once more if its cause is held, in vain if they wait for each other.
         overdue = [(place, entry) for place, entry in due if entry.since + 2 * patience <= now]
         out: list[DeliveryOutcome] = []
         for number, (place, entry) in enumerate([*due, *overdue]):
             missing = self._reached.missing(entry.arrival)
             if missing and place not in self._parked:
-                place = self._place(missing[0], entry.arrival)  # a delivery just now has parked it there
+                place = self._place(missing[0], entry.arrival)  # parked anew by a delivery in this loop
             if not missing or place not in self._parked:
-                continue  # it went with another
+                continue  # it was delivered or given up together with another message
             if self._reached.known(entry.arrival):
                 self._take_out(place)  # a duplicate; see the invariant
                 here.leave(entry.arrival.name)
@@ -185,7 +184,7 @@ class Destination:
     def next_timer(self, now: int, patience: int) -> int:
         """When `expire` should be called next; 0 if nothing is held.
 
-        About eight times in `patience` at most, since each time looks at all that is held.
+        At most about eight times per `patience`, since each call looks at all held messages.
         """
         if not self.held:
             return 0
@@ -221,7 +220,7 @@ class Destination:
         self.held += 1
 
     def _park(self, want: Any, entry: Entry) -> bool:
-        """Whether no page has it already; within a batch, that may be found out later."""
+        """Park a held message; False if a page has it already, which within a batch is found out later."""
         if self._fresh is None:
             return self._parked.add(self._place(want, entry.arrival), entry)
         self._fresh.setdefault(self._reached.cause(want), []).append(entry)
@@ -235,11 +234,11 @@ class Destination:
     def _deliver(
         self, arrival: Arrived, row: Any, out: list[DeliveryOutcome], given_up: Any = None
     ) -> Iterator[Arrived]:
-        """Deliver a message, without the cause `given_up` if there is one, then every held one that this
-        releases; returns them."""
+        """Deliver a message, without the cause `given_up` if there is one, then every held message that this
+        releases; returns the messages delivered."""
         reached = self._reached
         ready = [(arrival, row)]
-        for arrival, row in ready:  # which grows meanwhile
+        for arrival, row in ready:  # `ready` grows in this loop
             self.delivered += 1
             status = LATE if reached.skipped and reached.is_late(arrival) else DELIVERED
             if given_up is not None:
@@ -254,7 +253,7 @@ class Destination:
         return (arrival for arrival, _ in ready)
 
     def _released(self, ranges: list[Range]) -> list[tuple[Arrived, Any]]:
-        """The held messages that waited for these causes alone; the others are parked again."""
+        """Remove and return messages parked in `ranges` that lack no other cause; park the others again."""
         released = []
         for low, high in ranges:
             for entry in self._woken(low, high):
@@ -270,7 +269,7 @@ class Destination:
         """Remove and return the messages parked in a range of causes, in the order of causes and names."""
         stored = self._parked.pop_between(low, high)
         self._prepare()
-        fresh = self._fresh.pop(low, None) if self._fresh else None  # the range is one cause then
+        fresh = self._fresh.pop(low, None) if self._fresh else None  # then the range is a single cause
         if not fresh:
             return [entry for _, entry in stored]
         if stored:
@@ -282,15 +281,15 @@ class Destination:
         return sorted(fresh, key=lambda entry: entry.arrival.name) if len(fresh) > 1 else fresh
 
     def _prepare(self) -> None:
-        """Look up what has been delivered for all messages of pages that were read, at once."""
+        """For all messages of pages that were read, look up together which causes have been delivered."""
         if self._read:
             self._reached.prepare(self._read)
             self._read = []
 
     def _bury(self, entry: Entry, cause: Any, out: list[DeliveryOutcome]) -> Iterator[Arrived]:
-        """Give up a message that was removed, and everything that is parked under it; returns them."""
+        """Give up a message that was taken out, and all messages parked under it; returns them."""
         dead = [(entry, cause)]
-        for entry, cause in dead:  # which grows meanwhile
+        for entry, cause in dead:  # `dead` grows in this loop
             out.append(DeliveryOutcome(entry.row, None, DEAD, cause))
             name = entry.arrival.name
             for _, follower in self._parked.pop_between(*self._reached.under(name)):

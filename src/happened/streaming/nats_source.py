@@ -1,13 +1,13 @@
 """A NATS JetStream stream as a source of Spark: `spark.readStream.format("happened-nats")`.
 
 In      options: servers (URLs, commas between them), stream, subject (a filter), maxMessagesPerTrigger,
-        missing: "fail" or "skip", what to do where the broker no longer has messages that were not read:
-        older ones, or, with a limit per subject, others. What somebody deleted is not missed
+        missing: "fail" or "skip" if the broker has dropped messages before they were read: the oldest, or
+        with a limit per subject others too. Messages that somebody deleted are not noticed
 Out     sequence, subject, time, headers, data: a row for each message
-Offset  the sequence number of the last message, which the broker gives and never changes, and when the
-        stream was created, in microseconds since 1970: another one of the same name counts anew. So a batch
-        that is run again reads the same messages, or fails. The broker's own acknowledgements are not used,
-        and nothing is deleted: what the stream keeps, and how long, is its own configuration
+Offset  the sequence number of the last message, which the broker assigns and never changes, and when the
+        stream was created, in microseconds since 1970: a new stream of the same name numbers from 1 again. So
+        a batch that is run again reads the same messages, or fails. This source sends the broker no
+        acknowledgements and deletes nothing: the stream's configuration says what it keeps, and how long
 
 Register it once: `spark.dataSource.register(NatsSource)`. Executors connect to the broker by themselves.
 """
@@ -51,7 +51,7 @@ class NatsSource(DataSource):
 
 
 class _Range(NamedTuple):
-    """`whole`: no message between the two may be missing."""
+    """A range of sequence numbers; if `whole`, none of its messages may be missing."""
 
     first: int
     last: int
@@ -86,7 +86,7 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, int]:
-        """PySpark before 4.2 names neither a start nor a limit."""
+        """The last offset of the next batch. PySpark before 4.2 passes neither `start` nor `limit`."""
         info = self._info()
         start = start or self.initialOffset()
         self._refuse_another(start, info)
@@ -94,7 +94,7 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             last = min(last, self._target)
         if isinstance(limit, ReadMaxRows):
-            # A range that is skipped makes no batches of its own.
+            # Messages that the broker has dropped are skipped here, so that they make no empty batches.
             begin = max(read, info.state.first_seq - 1) if self._missing == "skip" else read
             last = min(last, begin + limit.max_rows)
         return {"sequence": last, "created": _created(info)} if last > read else start
@@ -172,7 +172,7 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise CausalityError(f"no JetStream at {where}: {told}") from error
 
     async def _fetch(self, jetstream: Any, first: int, last: int) -> list[tuple[Any, ...]]:
-        """The messages between two sequence numbers, as far as the broker has them."""
+        """The messages with sequence numbers from `first` to `last` that the broker still has."""
         config = api.ConsumerConfig(
             deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=first,

@@ -1,23 +1,23 @@
 """Causal delivery as an operator of Spark Structured Streaming.
 
-In     a streaming DataFrame of messages: a column of the destination, those that its Rule reads, any others
+In     a streaming DataFrame of messages: a column of the destination, the columns of the Rule, any others
 Out    the same columns and `delivery` (1, 2, … at each destination), `status`, `reason`; append mode
 State  per destination, on RocksDB: a head (counts, timer, directories) and numbered pages, of which a batch
-       reads and writes those that it touches. Proportional to what is held, the senders (ByProtocol) or
-       the last `remember` ids (ByIds), not to what has passed
+       reads and writes only some. Its size is proportional to the held messages plus the senders (ByProtocol)
+       or the last `remember` ids (ByIds), not to the number of messages delivered
 Time   processing time: the clock of the machine that runs the batch
 
     status      delivery  reason
     delivered   number    –
     late        number    – ; a message that waited for it was delivered before
     violated    number    the cause that had not come when patience ended
-    dead        –         the same, if the dead letters were chosen
+    dead        –         the same, with after_patience="dead-letter"
     corrupt     –         what is wrong with the row
     held        –         the cause it waits for; only with report_held, once, in the batch it arrived in
 
-A shuffle has no order of its own, and a batch that is run again after a crash must give the same rows. So the
-rows of a destination are taken by the column `arrived` within a batch, and by id or frame where that is equal
-or not given. If `arrived` grows from batch to batch, the output does not depend on where batches end.
+A shuffle does not preserve order, but a batch that is run again after a crash must give the same rows. So the
+rows of a destination are sorted within a batch by the column `arrived`, and by id or frame where that is
+equal or not given. If `arrived` grows from batch to batch, the output does not depend on where batches end.
 """
 
 import gc
@@ -63,14 +63,14 @@ def deliver(
 ) -> DataFrame:
     """The messages of a stream in causal order at each destination.
 
-    patience        seconds that a message waits for a cause that does not come; None: as long as it takes,
-                    and `held` shows it
-    after_patience  what becomes of it then: "release" delivers it marked as violated, "dead-letter" does not
-                    deliver it, nor what waits for it
-    arrived         a column of numbers that says in which order messages came: an offset, a sequence number
-    remember        ByIds: how many delivered ids of a destination are remembered at least. ByProtocol: how
-                    many skipped causes
-    report_held     whether the output tells of messages that are held, too
+    patience        seconds that a message waits for a cause that does not come; None: without limit, and
+                    `held` lists such messages
+    after_patience  what to do with the message then: "release" delivers it marked as violated, "dead-letter"
+                    delivers neither this message nor those that wait for it
+    arrived         a column of numbers with the order of arrival, such as an offset or a sequence number
+    remember        ByIds: at least how many delivered ids of a destination are remembered. ByProtocol: how
+                    many skipped causes are remembered
+    report_held     whether the output has rows for messages that are held, too
     """
     if after_patience not in ("release", "dead-letter"):
         raise CausalityError(f'after_patience is "release" or "dead-letter", not {after_patience!r}')
@@ -101,15 +101,15 @@ def deliver(
 
 
 class _Carried(NamedTuple):
-    """Converts a column for its way through pandas and the state, and back."""
+    """Converts a column before it passes through pandas and the state, and back afterwards."""
 
     there: Column
     back: Column
 
 
 def _carried(field: T.StructField) -> _Carried:
-    """Numbers and times travel as text: pandas would round large integers beside nulls, and take NaN for
-    null; it cannot represent all times, nor which of two equal local times is meant."""
+    """How to convert a column; numbers and times become text. Pandas would round large integers beside nulls,
+    take NaN for null, and can represent neither all times nor which of two equal local times is meant."""
     name, kind = field.name, field.dataType
     column = F.col(f"`{name}`")
     if isinstance(kind, T.LongType | T.DoubleType | T.FloatType | T.TimestampNTZType):
@@ -139,7 +139,7 @@ _MOMENTS = {
 
 
 def _inside(kind: T.DataType) -> Iterator[T.DataType]:
-    """A type and the types it is made of."""
+    """A type, and all types nested in it."""
     yield kind
     if isinstance(kind, T.ArrayType):
         yield from _inside(kind.elementType)
@@ -196,14 +196,14 @@ class DeliveryProcessor(StatefulProcessor):
         frames = list(rows)
         frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
         now = timerValues.getCurrentProcessingTimeInMs()
-        if now < 0:  # the mode without timers
+        if now < 0:  # the query runs in the mode without timers
             now = time.time_ns() // 1_000_000
         with _no_collection():
             tables = list(self._arrived_at(key[0], frame, now))
         yield from tables
 
     def _arrived_at(self, name: Any, frame: pd.DataFrame, now: int) -> Iterator[pd.DataFrame]:
-        """The output of the destination of this name for these rows."""
+        """Let the destination of this name take these rows; yields its output."""
         arrivals, out = self._read(name, frame)
         if name is None:
             yield from self._table(frame, out)
@@ -232,7 +232,7 @@ class DeliveryProcessor(StatefulProcessor):
     def _read(
         self, destination: Any, frame: pd.DataFrame
     ) -> tuple[list[tuple[Arrived, int]], list[DeliveryOutcome]]:
-        """The messages of valid rows, in order of arrival, with their places; the errors of others."""
+        """The messages of valid rows, by arrival, with their places in the frame; and the corrupt rows."""
         columns = [frame[name].tolist() for name in self.rule.columns]
         arrivals: list[tuple[Arrived, int]] = []
         corrupt: list[DeliveryOutcome] = []
@@ -248,7 +248,7 @@ class DeliveryProcessor(StatefulProcessor):
         return arrivals, corrupt
 
     def _order(self, frame: pd.DataFrame, names: list[Any]) -> list[int]:
-        """The places in the frame by arrival, then by id or frame; rows without one come last."""
+        """The places of rows in the frame, sorted by arrival, then by id or frame; rows without one last."""
         order = [place for place, name in enumerate(names) if name is not None]
         order.sort(key=names.__getitem__)
         if len(order) < len(names):
@@ -289,7 +289,7 @@ class DeliveryProcessor(StatefulProcessor):
         rows, numbers, statuses, _ = zip(*out, strict=True)
         reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
         delivery, status, reason = self.names[-3:]
-        # Made at once: adding a column to a table costs as much as copying all of its rows.
+        # All columns are passed at once: adding one to a table costs as much as copying all of its rows.
         table = dict(zip(self.names[:-3], _taken(frame, rows), strict=True))
         table[delivery] = pd.array(numbers, dtype="Int64")
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
@@ -300,7 +300,7 @@ class DeliveryProcessor(StatefulProcessor):
 
 
 def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
-    """The columns of these rows; each row is a place in the frame, or a row that was stored."""
+    """The columns of these rows, each of which is a place in the frame or a row from the state."""
     places = np.array([row for row in rows if type(row) is int], np.intp)
     if len(places) == len(rows):
         return [_values(column).take(places) for _, column in frame.items()]
@@ -333,12 +333,12 @@ def _no_collection() -> Iterator[None]:
 
 
 def to_tables(ordered: DataFrame, *, deliveries: str, dead_letters: str, checkpoint: str) -> DataStreamWriter:
-    """A writer of what `deliver` gives into two tables; `.trigger(…)` it as any other, and `.start()` it.
+    """A writer of the output of `deliver` into two tables; call `.trigger(…)` and `.start()` as usual.
 
-    Each is a directory of Parquet, with a part `batch=N` for each micro-batch: the rows that have a delivery
-    number; and the dead letters, with the cause that did not come or what is wrong with the row. A batch that
-    is run again after a crash overwrites its parts with the same rows, so nothing is lost or repeated. Rows
-    that only report held messages are left out: `held` shows those.
+    Each table is a Parquet directory with a part `batch=N` for each micro-batch. `deliveries` gets the rows
+    with a delivery number; `dead_letters` the others, with the missing cause or what is wrong with the row. A
+    batch that is run again after a crash overwrites its parts with the same rows, so nothing is lost or
+    repeated. Rows that only report held messages are left out: `held` lists those.
     """
     lacking = [name for name in ADDED if name not in ordered.columns]
     if lacking or not ordered.isStreaming:
@@ -351,7 +351,7 @@ def to_tables(ordered: DataFrame, *, deliveries: str, dead_letters: str, checkpo
     supply(ordered.sparkSession)
 
     def write(batch: DataFrame, number: int) -> None:
-        # The operator's state must not be computed once for each table.
+        # Without persist, Spark would run the operator once for each table.
         rows = batch.persist()
         try:
             for place, kept in (

@@ -2,15 +2,15 @@
 
 A state store answers one request after another, each a round trip to another process: a record for each
 message would cost a round trip for each message, and one record for everything would be rewritten with
-every batch. A page holds up to PAGE entries, next to each other in the order of their keys. The directory
-(the first key of each page) is part of the small record that a batch reads and writes anyway, and so are
-the pages of a destination that are small (`Drawer`).
+every batch. A page holds up to PAGE entries with neighbouring keys. The directory (the first key of each
+page) is part of the small record that every batch reads and writes, and so are the small pages of a
+destination (`Drawer`).
 
 Invariant  the pages of a map cover its keys in order; no stored page is empty.
 Bound      a map of m entries has at most 2 m / PAGE + 1 pages after inserts alone; a page that entries
            have left stays until it is empty.
 
-Pages are pickled: they come back from a checkpoint that this program wrote, as all state of PySpark does.
+Pages are pickled. Like all state of PySpark, they are read from a checkpoint that this program wrote itself.
 """
 
 import pickle
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 PAGE = 512
 DRAWER = 24 * 1024
-"""Bytes of pages that stay in the small record: about what a round trip costs."""
+"""Bytes of pages that stay in the small record: reading them costs about as much as a round trip."""
 
 Key = tuple[Any, ...]
 
@@ -35,7 +35,7 @@ class PageStore(Protocol):
 
 
 class Numbers:
-    """Numbers the new pages of a destination."""
+    """Assigns numbers to the new pages of a destination."""
 
     def __init__(self, last: int = 0) -> None:
         self.last = last
@@ -46,9 +46,9 @@ class Numbers:
 
 
 class Drawer:
-    """A page store that returns small pages, to be kept with the directory, and puts the others into a store.
+    """A page store that keeps small pages beside the directory, and puts the larger ones into another store.
 
-    Invariant  a page is here or in the store. One that is in the store stays there.
+    Invariant  a page is in the drawer or in the store; a page in the store stays there.
     """
 
     def __init__(self, store: PageStore, numbers: Numbers, pages: dict[int, bytes]) -> None:
@@ -70,7 +70,7 @@ class Drawer:
             self._store.remove(number)
 
     def flush(self) -> dict[int, bytes]:
-        """The smallest pages, as many as there is room for; the others go to the store."""
+        """The smallest pages, as many as fit into DRAWER; the other pages are written to the store."""
         kept: dict[int, bytes] = {}
         room = DRAWER
         for number, data in sorted(self._pages.items(), key=lambda page: len(page[1])):
@@ -92,7 +92,7 @@ class _Page:
 
 
 class PagedMap:
-    """`read` converts a stored value back, the inverse of `written` in `flush`."""
+    """An ordered map in pages. `read` converts a stored value back, the inverse of `written` in `flush`."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class PagedMap:
             page.changed = True
 
     def add(self, key: Key, value: Any) -> bool:
-        """Insert an entry unless its key is there; returns whether it was inserted."""
+        """Insert an entry unless the map has its key; returns whether it was inserted."""
         if not self._firsts:
             self._insert_page(0, _Page(self._numbers.next(), [key], {key: value}, True))
             return True
@@ -145,7 +145,7 @@ class PagedMap:
         return True
 
     def pop(self, key: Key) -> None:
-        """Remove a key that is there."""
+        """Remove a key, which the map must have."""
         at = self._place(key)
         page = self._page_at(at)
         del page.keys[bisect_left(page.keys, key)]
@@ -179,7 +179,7 @@ class PagedMap:
         return found
 
     def first_from(self, key: Key) -> tuple[Key, Any] | None:
-        """The first entry whose key is not below this one."""
+        """The first entry whose key is at least `key`; None if there is none."""
         if not self._firsts:
             return None
         at = self._place(key)
@@ -192,7 +192,7 @@ class PagedMap:
         return None
 
     def items(self) -> Iterator[tuple[Key, Any]]:
-        """All entries in order. Reads every page; nothing may be changed meanwhile."""
+        """All entries in order. Reads every page; the map must not be changed meanwhile."""
         for at in range(len(self._firsts)):
             page = self._page_at(at)
             for key in page.keys:
@@ -205,7 +205,7 @@ class PagedMap:
                 yield from page.values.values()
 
     def flush(self, written: Callable[[Any], Any] = lambda value: value) -> list[tuple[Key, int]]:
-        """Write what changed, each value converted by `written`; returns the directory."""
+        """Write the changed pages, each value converted by `written`; returns the directory."""
         for number in self._dropped:
             self._store.remove(number)
         for page in self._loaded.values():

@@ -1,26 +1,26 @@
 """Records what has been delivered at one destination: by the ids of messages, or by a clock for each sender.
 
-Both answer the same questions of a message (`Arrived`):
+ReachedIds and ReachedClocks have the same methods; an arrival is a message (`Arrived`):
 
-    prepare(arrivals) these will be asked about: what is known of them is looked up at once
-    known(arrival)    whether it has been delivered
-    missing(arrival)  the causes that have not been, in a fixed order
-    lacks(arrival)    the first of these; None if there is none
-    take(arrival)     it is delivered now; returns the ranges of causes that this reaches, see `cause`
-    give_up(arrival)  it is delivered now without its causes, which are remembered as skipped
-    is_late(arrival)  whether something that waited for it was delivered without it
-    cause(want)       where in the order of all causes one stands; a held message is parked there, and
-    under(want)       is the range of what is parked there
-    skipped           how many causes are remembered as skipped; nothing is late if there are none
-    reaches_one_cause whether a delivery always reaches one cause: its own name
-    held(names)       an index of messages that are held (HeldIndex): has(want), whether one is here that a
-                      cause stands for; causes(name, wants), the names of those that are here and come before
-                      this one, or enough of them, since others come before these; leave(name), it is gone
+    prepare(arrivals) looks up, for all these messages together, what the other methods will need
+    known(arrival)    whether the message has been delivered
+    missing(arrival)  the causes of the message that have not been delivered, in a fixed order
+    lacks(arrival)    the first missing cause; None if there is none
+    take(arrival)     records that the message is delivered; returns the ranges of causes (`cause`) it reaches
+    give_up(arrival)  records that the message is delivered without its missing causes, which are now skipped
+    is_late(arrival)  whether a message that waited for this one was delivered without it
+    cause(want)       the key of a cause in the order of all causes, under which held messages are parked
+    under(want)       the range of keys of the messages that are parked under a cause
+    skipped           how many skipped causes are remembered; no message is late if there are none
+    reaches_one_cause whether a delivery always reaches one cause: the message's own name
+    held(names)       an index of held messages (HeldIndex): has(want), whether a message that the cause means
+                      is held; causes(name, wants), the names of held messages that come before this one, or
+                      enough of these if the rest comes before them; leave(name), no longer held
 
 Bound   ids: the last `remember` ids, and as many skipped causes. An older cause counts as missing, an older
-        message as new, and a cause that was skipped and forgotten is not told to be late.
-        clocks: a clock for each sender that has sent anything here, and `remember` skipped causes at most; of
-        one that is forgotten, what comes late counts as a duplicate.
+        message as new, and a message is not marked late when its skipping was forgotten.
+        clocks: a clock for each sender that has sent anything here, and at most `remember` skipped causes;
+        messages that come late after their skipping was forgotten count as duplicates.
 """
 
 from bisect import bisect_left
@@ -49,10 +49,10 @@ class HeldIds:
 
 
 class HeldClocks:
-    """A cause stands for all messages of its sender up to its clock. `causes` is asked before any leaves."""
+    """A cause means all messages of its sender up to its clock. Call `causes` before the first `leave`."""
 
     def __init__(self, names: Iterable[tuple[int, int]]) -> None:
-        # Clocks are negated, so that the first one is at the end.
+        # Clocks are negated, so that the smallest one is at the end of the sorted list.
         self._lanes: dict[int, list[int]] = defaultdict(list)
         for sender, clock in names:
             self._lanes[sender].append(-clock)
@@ -85,20 +85,20 @@ Ints = np.ndarray[Any, np.dtype[Any]]
 
 DIGEST = 16
 GENERATION = 8192
-"""How many ids a page of them holds at most; the oldest pages are forgotten as a whole."""
+"""The most ids in a page; when ids are forgotten, the oldest page is dropped as a whole."""
 
 
 class Arrived(NamedTuple):
     name: Any  # an id, or (sender, clock)
     wants: tuple[Any, ...]  # ids, or (sender, clock): the causes
-    moves: tuple[Any, ...]  # (sender, clock) that the delivery reaches; of ids nothing: itself
+    moves: tuple[Any, ...]  # (sender, clock) that the delivery reaches; empty for ids, which reach themselves
 
 
 Range = tuple[Key, Key]
 
 
 def digest(name: str) -> bytes:
-    """For a million ids, the probability that two have the same digest is below 10^-26."""
+    """The digest of an id; two of a million ids have the same one with a probability below 10^-26."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=DIGEST).digest()
 
 
@@ -112,7 +112,7 @@ def _first(digests: Ints) -> Ints:
 
 
 class ReachedIds:
-    """Ids are remembered as digests, in pages of a GENERATION in order of delivery."""
+    """Remembers delivered ids as digests, in order of delivery, in pages of up to GENERATION ids."""
 
     reaches_one_cause = True
 
@@ -122,8 +122,8 @@ class ReachedIds:
         pages, skipped, self.skipped = state if state is not None else ([], [], 0)
         self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
         self._stored: Ints | None = None  # all digests in the pages, one row of bytes each, once read
-        self._digests: dict[str, bytes] = {}  # ids that were looked up
-        self._ids: set[str] = set()  # those of them that were delivered
+        self._digests: dict[str, bytes] = {}  # digests of the ids that were looked up
+        self._ids: set[str] = set()  # ids that were looked up and have been delivered
         self._tail: bytes | None = None  # the newest page, once read
         self._new: list[bytes] = []
         self._skipped = PagedMap(store, numbers, skipped)
@@ -133,7 +133,7 @@ class ReachedIds:
         self._look_up(names - self._digests.keys())
 
     def _look_up(self, names: set[str]) -> None:
-        """Find the delivered ones among these: one pass over what is remembered, however many they are."""
+        """Find which of these ids were delivered, in one pass over the remembered digests."""
         digests = {name: digest(name) for name in names}
         self._digests |= digests
         if not digests or not self._pages:
@@ -155,14 +155,14 @@ class ReachedIds:
         return name in self._ids
 
     def known(self, arrival: Arrived) -> bool:
-        name = arrival.name  # usually one that was looked up
+        name = arrival.name  # usually looked up already
         return name in self._ids or (name not in self._digests and self._has(name))
 
     def missing(self, arrival: Arrived) -> list[str]:
         return [want for want in arrival.wants if not self._has(want)]
 
     def lacks(self, arrival: Arrived) -> str | None:
-        ids, digests = self._ids, self._digests  # called twice for every message
+        ids, digests = self._ids, self._digests  # local names are faster: called twice for every message
         for want in arrival.wants:
             if want not in ids and (want in digests or not self._has(want)):
                 return want  # type: ignore[no-any-return]
@@ -223,21 +223,21 @@ class ReachedIds:
 
 
 class ReachedClocks:
-    """Lane s has the clock of the last message from s delivered here; all its earlier messages to here were
-    delivered too, except for the skipped ones."""
+    """Lane s has the clock of the last message from s delivered here; all earlier messages from s to here
+    have been delivered too, except for the skipped ones."""
 
     reaches_one_cause = False
 
     def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
         clocks, skipped, late, count = state if state is not None else ([], [], [], 0)
         self._clocks = PagedMap(store, numbers, clocks)
-        # (sender, clock of a skipped cause) -> the sender's lane then: all between may come late
+        # (sender, clock of a skipped cause) -> the sender's lane then: messages between the two may come late
         self._skipped = PagedMap(store, numbers, skipped)
-        self._late = PagedMap(store, numbers, late)  # late messages that have come
+        self._late = PagedMap(store, numbers, late)  # late messages that have arrived
         self._remember, self.skipped = remember, count
 
     def prepare(self, arrivals: Iterable[Arrived]) -> None:
-        """There are few clocks, so they are looked up on demand."""
+        """Does nothing: there are few clocks, so they are looked up on demand."""
 
     def known(self, arrival: Arrived) -> bool:
         sender, clock = arrival.name
@@ -267,9 +267,9 @@ class ReachedClocks:
         return ranges
 
     def _may_skip(self, arrival: Arrived, sender: int) -> bool:
-        """Whether it may be delivered before earlier messages of the sender. A message names the last of
-        these unless another of its causes comes after it; but such a cause may have been given up, or come
-        after one that was, and then says nothing about what has been delivered."""
+        """Whether the message may be delivered before earlier messages of its sender. A message names the
+        last of these unless another cause follows that one; but if such a cause was given up, or follows one
+        that was, the sender's earlier messages need not have been delivered."""
         return bool(arrival.wants) and all(want[0] != sender for want in arrival.wants)
 
     def give_up(self, arrival: Arrived) -> list[Range]:
@@ -291,7 +291,7 @@ class ReachedClocks:
             self._late.pop_between((sender, before + 1), (sender, clock + 1))
             following = self._skipped.first_from((sender, clock + 1))
             if following is not None and following[0][0] == sender and following[1] < clock:
-                self._skipped.put(following[0], clock)  # otherwise a late message could be delivered again
+                self._skipped.put(following[0], clock)  # without this a late message could be delivered twice
             self.skipped -= 1
 
     def is_late(self, arrival: Arrived) -> bool:

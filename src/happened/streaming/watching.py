@@ -1,13 +1,13 @@
-"""What a delivery query holds and does, from its checkpoint while it runs or after it has stopped.
+"""Shows which messages a delivery query holds and how it works, while it runs or after it has stopped.
 
     held(spark, checkpoint, rule)   a row for each held message, as of the last finished batch: destination,
-                                    message, since, waits_for (every cause that is missing); reads all state
+                                    message, since, waits_for (all missing causes); reads the whole state
     watch = Watch(spark, checkpoint, tell=print, metrics="delivery.json")
     spark.streams.addListener(watch)
 
-Every finished batch of the query with that checkpoint gives a line to `tell`, and replaces the file
-`metrics`, if one is named. How much is held comes from the heads of the state, one for each destination,
-which are read by a small job of their own, at most every `seconds`.
+After every finished batch of the query with that checkpoint, Watch passes a line to `tell` and replaces the
+file `metrics`, if one is named. The number of held messages comes from the heads of the state, one for each
+destination, which a small Spark job reads at most every `seconds`.
 """
 
 import json
@@ -65,7 +65,7 @@ class Watch(StreamingQueryListener):
         self.last: Sample | None = None
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing: what a query does is told batch by batch."""
+        """Does nothing: progress is reported batch by batch."""
 
     onQueryIdle = onQueryTerminated = onQueryStarted
 
@@ -94,14 +94,14 @@ class Watch(StreamingQueryListener):
             unfinished.replace(self._metrics)
 
     def _watched(self) -> str | None:
-        """The id of the query, which Spark keeps in the checkpoint."""
+        """The id of the query, read from the checkpoint."""
         if self._query is None:
             found = self._spark.read.text(f"{self._checkpoint}/metadata").head()
             self._query = None if found is None else json.loads(found[0])["id"]
         return self._query
 
     def _look(self) -> tuple[int, float]:
-        """How many messages are held, and for how long the oldest."""
+        """How many messages are held, and how long the oldest has been held."""
         heads = self._spark.read.format("statestore").option("stateVarName", "head").load(self._checkpoint)
         held = heads.where("value.held > 0").agg(F.sum("value.held"), F.min("value.oldest")).head()
         if held is None or held[0] is None:
