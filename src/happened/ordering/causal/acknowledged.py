@@ -69,8 +69,7 @@ class AcknowledgedUnicast(Process):
     _output: deque[AcknowledgedMessage] = kept(records(AcknowledgedMessage, deque))
     """The first message is in transit, the others wait here."""
     _delivered: dict[int, int] = kept(TABLE)
-    """Per sender, the clock of its last message here; older ones were acknowledged before that one was
-    sent."""
+    """Per sender, the clock of its last message here; older ones were acknowledged before it was sent."""
 
     @property
     def queued(self) -> int:
@@ -87,8 +86,7 @@ class AcknowledgedUnicast(Process):
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = AcknowledgedMessage(self.me, clock, self.n, dests.bit_length() - 1, payload)
         if message.receiver == self.me:
-            # What must be delivered before this message was acknowledged, hence delivered, before we knew of
-            # it.
+            # Whatever must be delivered first was acknowledged, hence delivered, before we knew of it.
             return [self._deliver(message)]
         self._output.append(message)
         return self._next() if len(self._output) == 1 else []
