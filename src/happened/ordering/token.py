@@ -7,8 +7,8 @@ Assumes    reliable links; no process is lost for good while it is a member (it 
 Promises   at most one process has its turn at any time, so sends are serialized: with the token comes what
            its last holder knew of earlier sends (`latest` and `follow` of the protocol).
            Every process that asks gets its turn if every holder ends its own: requests are queued. Process 0
-has the token in the beginning. A process leaves in its turn, and hands the token over.
-Costs      a request to every process and one token per turn; nothing if the token is here, or if no process asks.
+           has the token in the beginning. A process leaves in its turn, and hands the token over.
+Costs      a request to every process and one token per turn; nothing if the token is here or none asks.
 Invariant  exactly one process, or one message in transit, has the token. No departed process ever gets it:
            each left in its own turn, and since then the token says that this process has gone.
 """

@@ -8,7 +8,7 @@ Leaves out groups that grow; a departed process is no longer a member. A message
            the group have passed the phase before its own, which may take a resynchronisation message from
            each: causal order alone could be faster.
            Groups that share three members, which are refused: concurrent messages of both can wait for each
-other (tests/ordering/test_phased_groups.py). So the facts promise broadcasts only.
+           other (tests/ordering/test_phased_groups.py). So the facts promise broadcasts only.
 Invariant  entry g of `_phases` is the last phase of group g in our causal past; the messages of one process
            in one group have growing phases. So once every member has passed phase k, all the messages of g up
            to phase k are here, however many there are.

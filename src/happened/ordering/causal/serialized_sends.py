@@ -3,14 +3,14 @@ Singhal 1998, §7.1): `serialized-broadcast` and `serialized-multicast`.
 
 Assumes    sends are totally ordered by happened-before, say by mutual exclusion: a sender has every earlier
            send in its causal past, by deliveries or because `follow` told it so with the right to send.
-                      Reliable links, FIFO or not, that may duplicate. In `serialized-multicast`, processes
-           that join get the next index; in `serialized-broadcast` every present process is addressed, with or
-           without the sender, and processes may leave, but none can join.
+           Reliable links, FIFO or not, that may duplicate. In `serialized-multicast`, processes that join get
+           the next index; in `serialized-broadcast` every present process is addressed, with or without the
+           sender, and processes may leave, but none can join.
 Promises   causal order: each message names the one before it, globally or at each destination. Broadcasts
            have one total order.
            A sender cannot detect that the assumption is violated. If it is, two broadcasts name the same
-predecessor; every process gets both and refuses the second, so no order is ever broken. Of two multicasts
-that violate it neither knows the other; a process that knows one refuses the other.
+           predecessor; every process gets both and refuses the second, so no order is ever broken. Of two
+           multicasts that violate it neither knows the other; a process that knows one refuses the other.
 Leaves out the mutual exclusion itself (token.py); recovery once serialization is broken.
 Invariant  the messages to one process are a chain of links, in which each follows exactly one other. `_last`
            is the last link passed, and every link before it was passed; `_waiting` maps a link that is not

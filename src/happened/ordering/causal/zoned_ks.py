@@ -13,7 +13,7 @@ of that zone. A gateway has one such machine for each of its zones. A message th
 to the application, if we are a destination, and into our other zones, at once and in delivery order.
 
 Why this gives causal order. Let m1 be sent causally before m2, both to d.
-    Say that x sends the hop of m1 into zone Z, and y that of m2. Then the first hop is sent before the second
+  Say that x sends the hop of m1 into zone Z, and y that of m2. Then the first hop is sent before the second
   in the order that Z's hops alone define. Z is entered and left only through its members, so a chain of
   messages from m1 to m2 crosses Z by hops from one member to another, and a member by which the chain enters
   and later leaves Z has delivered the one hop before it sends the other. And x sends m1 into Z before the

@@ -4,11 +4,10 @@ textbook (Distributed Computing, 2008, ch. 6), with a role that can be handed ov
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   one order of all messages, which every process follows and which contains causal order, for
            multicasts to arbitrary sets, oneself included; two hops until delivery.
-                      `hand_over` gives the role to a named successor at any time, whatever is in transit; a
-           coordinator that leaves does so by itself. A process that leaves delivers nothing from then on.
-           When a coordinator is expelled, the first process present succeeds it, and no message that a
-           remaining process sent is lost.
-           Leaves out the order in which an expelled process delivered messages that no other process had yet.
+           `hand_over` gives the role to a named successor at any time, whatever is in transit; a coordinator
+           that leaves does so by itself. A process that leaves delivers nothing from then on. When a
+           coordinator is expelled, the first process present succeeds it, and no message of another is lost.
+Leaves out the order in which an expelled process delivered messages that no other process had yet.
 Invariant  the coordinator takes the requests of each process in the order they were made (FIFO *in*: without
            it the order would be total and not causal), and each destination delivers the coordinator's orders
            in the order they were made (FIFO *out*: without it not even total). Links need not be FIFO: a
@@ -22,13 +21,13 @@ messages it delivered, until it hears that all processes have delivered them. It
 SEEN_EVERY deliveries, of which long ones count for several; the coordinator, which keeps the orders it made,
 announces how far all processes are. When a coordinator keeps twice as much, it asks the processes that it
 waits for, so that one which gets few messages does not keep the others from forgetting. A process that is
-away does keep them from it, and `kept_bytes` shows this. Whenever no more comes from a departed process that
-was ever coordinator or forwarded a request, all processes report what they keep to the first process that has
-not ended, and drop orders that have not arrived. That process orders everything anew and is the coordinator
-from then on: a message delivered anywhere keeps its place, and the others get places that contradict neither
-these nor causal order (sequencer_office.py). So each process goes on with what it lacks, in the order that
-the others had. A process that leaves hands what it keeps to the others. The set of ended processes identifies
-a round; its epochs begin at ROUND times their number.
+away does keep them from it, and `kept_bytes` shows this. Whenever no more comes from a departed process, be
+it a present or former coordinator or one that forwarded a request, all report what they keep to the first
+process that has not ended, and drop orders that have not arrived. That process orders everything anew and is
+the coordinator from then on: a message delivered anywhere keeps its place, and the others get places that
+contradict neither these nor causal order (sequencer_office.py). So each process goes on with what it lacks,
+in the order that the others had. A process that leaves hands what it keeps to the others. The set of ended
+processes identifies a round; its epochs begin at ROUND times their number.
 """
 
 from collections.abc import Iterable, Iterator

@@ -262,9 +262,8 @@ class Office(Part):
 
 
 def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office, list[Unsettled]]:
-    """A successor's office, and the messages that it must order anew: each message that some process may
-    lack, with its place and the set of processes that lack it, ordered by place. `round_` counts rounds from
-    1."""
+    """A successor's office, and the messages it must order anew, by place: each message that some process may
+    lack, with its place and the set of processes that lack it. `round_` is the round's number, from 1."""
     delivered = {process: dict(report.delivered) for process, report in reports.items()}
     order = _in_order(reports, delivered, round_)
     known = [place for place, _ in order]
