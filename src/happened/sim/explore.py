@@ -6,7 +6,7 @@ reached in several ways is expanded once, which merges interleavings that differ
 that commute. The search is breadth-first, so the first violation of a kind has a shortest schedule.
 
 Checked    safety at every delivery: the promised order, causal or of each sender (neither if only total order
-is promised), at most once, only at destinations;
+           is promised), at most once, only at destinations;
            agreement, where total order is promised: no two processes deliver two messages in opposite orders;
            liveness when nothing more can happen: everything delivered, nothing held;
            optimality at every event: each message and each log holds exactly the necessary units;

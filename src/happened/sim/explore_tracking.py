@@ -6,9 +6,9 @@ ground truth; a state reached in several ways is expanded once. The search is br
 violation has a shortest schedule.
 
 Checked    after each step, the timestamp that the tracker would give to a relevant event now: its vector,
-immediate predecessors and scalar, or the vector reconstructed from the dependencies told so far; that no
-message carries more than `bound` entries; that nothing raises. Asking is not part of the state, so a
-computation of r relevant events is judged in a state with r - 1.
+           immediate predecessors and scalar, or the vector reconstructed from the dependencies told so far;
+           that no message carries more than `bound` entries; that nothing raises. Asking is not part of the
+           state, so a computation of r relevant events is judged in a state with r - 1.
 Assumes    a protocol that treats processes alike: they enter a computation in the order of their numbers. A
            LocalProtocolError of `on_send` forbids that send (`direct` has such rules) and is counted.
 """

@@ -2,15 +2,16 @@
 
 In     each multicast and each arrival, after the machine has handled it
 Out    one Scene per step: what messages carried, which messages are held and why, what is passed on, what
-each process remembers afterwards, and the rule by which it forgot, or left out, each entry
+       each process remembers afterwards, and the rule by which it forgot, or left out, each entry
 Rules  A protocol whose paper numbers its rules records them itself (`RecordsRules`). Why a log of units drops
-a unit is derived from the events alone, not told by the machine: a unit (s, t, d) is redundant once the
-delivery of M(s,t) at d is in the causal past (Propagation Constraint 1 of Kshemkalyani & Singhal 1998), or a
-message to d sent causally after M(s,t) is (Propagation Constraint 2). Jang et al. (1997) call these
-*delivered* and *replaced*; *just*, if the process itself does it in this step, by delivering at d or by
-sending a later message; *already*, if the process learns, or knew, that it was done.
+       a unit is derived from the events alone, not told by the machine: a unit (s, t, d) is redundant once
+       the delivery of M(s,t) at d is in the causal past (Propagation Constraint 1 of Kshemkalyani & Singhal
+       1998), or a message to d sent causally after M(s,t) is (Propagation Constraint 2). Jang et al. (1997)
+       call these *delivered* and *replaced*; *just*, if the process itself does it in this step, by
+       delivering at d or by sending a later message; *already*, if the process learns, or knew, that it was
+       done.
 Hops   If relayed messages have a name of their own on each stretch (`NamesHops`), the units are about hops,
-and each part of the system (a zone) has a causal order of its own hops.
+       and each part of the system (a zone) has a causal order of its own hops.
 Wrong  names violations of the judged order; overtaking that this order allows is reported separately.
 """
 

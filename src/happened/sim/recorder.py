@@ -65,7 +65,7 @@ class RunRecorder:
         self._record(process, seq, "deliver", time, message=self._key(*message))
 
     def relevant(self, process: int, seq: int, stamp: Timestamp, time: int) -> None:
-        """Record an event that a tracker numbered, with its timestamp; null events are recorded as not relevant."""
+        """Record an event that a tracker numbered, with its timestamp; a null event is not relevant."""
         told = tracker_attributes(
             self._tracker,
             stamp.seq,

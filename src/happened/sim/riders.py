@@ -6,7 +6,7 @@ protocol does in between. After each send and each delivery, a relevant event ha
 probability.
 
 Counted    per transmission: entries; bits as encoded; bits in a model of plain integers, where a count takes
-32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits marks the entries present.
+           32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits marks the entries present.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,9 +7,9 @@ Promises   one seed replays bit for bit: events happen in the order of (time, co
            when the application sends, all others from another generator.
            If sends must be serialized, they wait for a token.
            The trace numbers a process's events as its machine does: a held message's `since` is the seq of
-its arrival.
+           its arrival.
 Ends       when `messages` were sent and every packet has arrived. Messages that a machine still holds then
-are reported as undelivered, with the reason.
+           are reported as undelivered, with the reason.
 """
 
 from collections import deque

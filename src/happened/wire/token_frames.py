@@ -9,7 +9,7 @@
 protocol passes on with the right to send, consists of numbers and lists of numbers.
 
 Bounds     a frame has at most MAX_FRAME bytes. Decoding hostile bytes raises RemoteProtocolError and no other
-error; the protocol itself checks that `latest` makes sense.
+           error; the protocol itself checks that `latest` makes sense.
 """
 
 import json

@@ -7,7 +7,7 @@ those of primitives.py; n is the number of processes that the sender knew. The f
 destination and every process that forwards it.
 
 Bounds     a frame has at most MAX_FRAME bytes; decoding hostile bytes raises RemoteProtocolError and no other
-error, in linear time.
+           error, in linear time.
 """
 
 from typing import NamedTuple
