@@ -42,9 +42,9 @@ def needed(machine: Machine, capability: Callable[..., C]) -> C:
 class ChangesMembers(Protocol):
     """Processes may join and leave while the system runs.
 
-    A driver gives these inputs in such an order that a process which receives a message has heard of every
-    change that the sender knew. What a machine sends to a departed process need not arrive.
-    `Facts.membership` says which changes are refused.
+    A driver gives these inputs so that a process which receives a message has heard of every change that the
+    sender knew. What a machine sends to a departed process need not arrive. `Facts.membership` says which
+    changes are refused.
     """
 
     def join(self, process: int) -> list[Effect]:
@@ -52,9 +52,8 @@ class ChangesMembers(Protocol):
 
     def leave(self, process: int) -> list[Effect]:
         """A process leaves: nothing more may be addressed to it, no process waits for its answer, and its
-        role passes on. Messages that it has sent may still come. If this machine's own process leaves, it
-        must have nothing `queued`; it hands its role over, and messages that were sent to it may still
-        come."""
+        role passes on. Messages that it sent may still come. If our own process leaves, it has nothing
+        `queued`; it hands its role over, and messages that were sent to it may still come."""
 
     def expel(self, process: int) -> list[Effect]:
         """A process was expelled, possibly while it was leaving. Same as `leave` if we have not yet heard

@@ -35,8 +35,7 @@ class DelayQueue(Generic[M]):
     What a message waits for is a set of *wants* (lane, level). A lane is a counter of the machine that only
     grows, usually the clock of the last message delivered from one sender. A held message is parked under a
     single unmet want; when the lane reaches that level the machine looks at the message again, and parks it
-    under the next unmet want or finds it ready. So a delivery costs only the messages that it wakes, however
-    many are held.
+    under the next unmet want or finds it ready. So a delivery costs only the messages that it wakes.
 
     Invariant  a message is parked under its first unmet want, in the order in which the machine checks them.
                A want stays met, so this place depends on the state alone: a restored machine releases
@@ -216,9 +215,8 @@ class HoldingProcess(Process, Generic[M]):
         while ready := self._closing & ~pack({message.sender for message, _ in self._parking}):
             self._closing &= ~ready
             for process in unpack(ready):
-                # Raise the level step by step: a message that follows only a lost message comes after what
-                # that lost message followed, and that in turn waits for an earlier message of the same
-                # process.
+                # Raise levels in steps: a message that follows only a lost one comes after what that lost one
+                # followed, and that in turn waits for an earlier message of the same process.
                 while (level := self._parking.lowest(self.skip(process, 0))) is not None:
                     effects += self._skip_to(process, level)
                 effects += self._skip_to(process, CLOCK_LIMIT - 1)
@@ -248,9 +246,8 @@ class HoldingProcess(Process, Generic[M]):
         return effects
 
     def _want(self, message: M) -> Want | None:
-        """The first unmet want of a message. While a message is held that lost messages may have followed,
-        the held predecessors of a message count too: it waits for them under its own key, and
-        `_skip_in_order` checks it again."""
+        """The first unmet want of a message. While lost messages may have followed a held one, held causes
+        count too: a message waits for these under its own key, and `_skip_in_order` checks it again."""
         want = self.lacks(message)
         if want is not None or not self._closing or not self.facts.waits.tells_past:
             return want

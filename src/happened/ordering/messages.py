@@ -174,9 +174,8 @@ class Application(BareApplication):
 
 
 class Control(ProtocolMessage):
-    """A message from the protocol at one process to the protocol at another. Its field `clock`, if any, names
-    the application message that it is about. `str` gives the line that stories show: `says` filled in, or the
-    class's name."""
+    """A message from the protocol at one process to that at another. Its field `clock`, if any, names the
+    application message that it is about. `str` gives the line in stories: `says` filled in, or a name."""
 
     says = ""  # a format string in the paper's words; {0.clock} is this message's clock
     counts = ""  # the fields whose items count as entries; empty: the message counts as one entry

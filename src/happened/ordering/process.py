@@ -2,8 +2,7 @@
 address, and a state that can be saved.
 
 A protocol adds `multicast` and `receive`, and declares the attributes to be saved (snapshots.py), or has a
-`save` and a `load` of its own. The checks shared by all protocols are here, so that errors read the same
-everywhere.
+`save` and a `load` of its own. Checks that all protocols share are here, so that their errors read the same.
 """
 
 from abc import abstractmethod

@@ -7,9 +7,8 @@ Rules  A protocol whose paper numbers its rules records them itself (`RecordsRul
        a unit is derived from the events alone, not told by the machine: a unit (s, t, d) is redundant once
        the delivery of M(s,t) at d is in the causal past (Propagation Constraint 1 of Kshemkalyani & Singhal
        1998), or a message to d sent causally after M(s,t) is (Propagation Constraint 2). Jang et al. (1997)
-       call these *delivered* and *replaced*; *just*, if the process itself does it in this step, by
-       delivering at d or by sending a later message; *already*, if the process learns, or knew, that it was
-       done.
+       call these *delivered* and *replaced*; *just*, if the process itself does it in this step (delivers at
+       d, or sends a later message); *already*, if the process learns, or knew, that it was done.
 Hops   If relayed messages have a name of their own on each stretch (`NamesHops`), the units are about hops,
        and each part of the system (a zone) has a causal order of its own hops.
 Wrong  names violations of the judged order; overtaking that this order allows is reported separately.

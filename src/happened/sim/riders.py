@@ -2,8 +2,7 @@
 
 The tracker makes a message's piggyback when the application sends the message and takes it in when the
 application gets the message. So it sees the happened-before of sends and *deliveries*, whatever an ordering
-protocol does in between. After each send and each delivery, a relevant event happens with a given
-probability.
+protocol does in between. A relevant event follows each send and delivery with a given probability.
 
 Counted    per transmission: entries; bits as encoded; bits in a model of plain integers, where a count takes
            32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits marks the entries present.

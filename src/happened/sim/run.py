@@ -125,8 +125,7 @@ def simulate(
     """Simulate, and return the summary; with `out`, write trace, ledger and summary there.
 
     `units`: record the units that every arriving message carries, for `check --necessary` to compare.
-    `story`: add the story of all steps to the returned summary, under "story"; if there is a tracker, its
-    story.
+    `story`: add the story of all steps (of the tracker, if there is one) to the summary, under "story".
     """
     if story:
         _check_story(parameters)

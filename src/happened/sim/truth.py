@@ -125,7 +125,7 @@ def keeps(order: Order, earlier: int, later: int) -> bool:
 
 
 def disagreement(orders: Sequence[Sequence[Name]], p: int, message: Name, name: Callable[[Name], str]) -> str:
-    """Why no single order of all messages lets p deliver this message now: a chain of messages, each delivered
+    """Why no single order of all messages lets p deliver this one now: a chain of messages, each delivered
     before the next at some process, from this message to one that p has delivered. Empty: there is none.
 
     `orders` has the deliveries of each process so far, without this one.

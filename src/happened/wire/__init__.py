@@ -2,10 +2,9 @@
 
 A frame is a version byte, a protocol byte, two lengths (of the rest, and of the control information in it),
 and the rest: the message's address, its control information, its payload. Code that counts control
-information reads that length as the sender wrote it. Decoding hostile bytes raises RemoteProtocolError and no
-other error, in time and memory linear in the given bytes, with two exceptions: sets may take up to
-`primitives.EXPANDED` bytes per frame, and the log of a message may take the square of the number of processes
-that it declares.
+information reads that length as the sender wrote it. Decoding hostile bytes raises only RemoteProtocolError,
+in time and memory linear in the given bytes, with two exceptions: sets may take `primitives.EXPANDED` bytes
+per frame, and the log of a message the square of the number of processes that it declares.
 
 A codec is what a protocol's facts name (`Facts.wire`): a module or, as `module:attribute`, an object in it,
 either declared (envelope.py) or written by hand. It has

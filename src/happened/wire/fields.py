@@ -2,8 +2,7 @@
 
 Clocks are written relative to a value that both sides know. A vector is the set of its nonzero lanes, then a
 number for each: relative to the message's own clock (zigzag: a vector may be ahead of it), or as the distance
-below another vector that bounds it. Columns are written as the newest clock of each sender, and then each
-column as its distance below that.
+below another vector that bounds it. Columns are the newest clock per sender, then each column's distances.
 """
 
 from collections.abc import Callable

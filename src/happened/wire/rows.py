@@ -1,9 +1,8 @@
 """Entries (sender, clock, set of destinations) as bytes: the set of senders, then one row per sender.
 
 A row starts with a number (the sender's newest clock relative to the message's, zigzag, ·4, +2 if older
-entries follow, +1 if the newest entry has a set). That set follows, then the older entries newest first:
-their number, then for each the step back and its set. A history's timestamp is such rows, then 0, or 1 and
-the carbon copies of each entry.
+entries follow, +1 if the newest entry has a set). Then come that set, the number of older entries, and for
+each, newest first, the step back and its set. A history's timestamp is rows, then 0, or 1 and carbon copies.
 """
 
 from collections.abc import Iterable

@@ -6,9 +6,9 @@
     [2, after]                 no more comes over this link while the topology `after` lasts
     [3, after, next, index]    no more comes to the process `index`, which expects `next` to follow
     [4, after, text]           like 1, when a process has failed for good, as `text` says
-    [5, after, next]           like 2, while all processes remove the failed process
+    [5, after, next]           like 2, while all do without the failed process
     [6, after, index, clock]   the sender has the hops of the process `index` up to this clock
-    [7, after, index, counts]  to the process `index`: messages delivered here before, per sender
+    [7, after, index, counts]  the process `index` had delivered so many messages of each sender
 
 In 3 and 5, `next` is the digest of the topology that follows, or of the text of a succession.
 Bounds     a frame has at most MAX_FRAME bytes, a digest is 64 hexadecimal digits, an index below MAX_INDEX.

@@ -5,8 +5,7 @@ or one for each label) names application messages by itself. Here a message is k
 brings it, a `ks` message numbered within this carrier; its name is kept while `ks` holds the hop back.
 
 Invariant  `_names` has the hops that `ks` holds; lane s of `_last` is the clock of the last hop of s
-           delivered here. Since `ks` delivers each sender's hops in order, all earlier hops of s to us were
-           delivered too.
+           delivered here. Since `ks` delivers each sender's hops in order, so were its earlier hops to us.
 """
 
 from collections.abc import Iterable, Iterator

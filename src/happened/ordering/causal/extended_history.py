@@ -78,8 +78,7 @@ class ExtendedHistory(Part):
         self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
     ) -> tuple[HistoryEntry, ...]:
         """The timestamp of a message to this set, by R2 and R9, with `redundancy` also R7, if `extended`
-        R6.1. Whether a recipient needs an entry is decided for each recipient separately, by R7 and R9
-        together."""
+        R6.1. Whether an entry is needed is decided for each recipient separately, by R7 and R9 together."""
         return tuple(
             entry if extended else entry._replace(copied=0)
             for entry in self

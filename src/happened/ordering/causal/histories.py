@@ -2,8 +2,7 @@
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index. Every
            process hears of a departure before the next message. With a `place`, only neighbours are
-           addressed, and if the place has routes, only neighbours that these use: the separators are cuts of
-           the routes' links.
+           addressed, and with routes only those neighbours on routes: separators are cuts of the routes.
 Promises   causal order for multicasts to arbitrary sets; a message to oneself is delivered at once.
 Leaves out routing: to reach processes that are no neighbours, use `topological`.
 Invariant  that of `extended_history`.

@@ -237,8 +237,7 @@ class ManagedProcess(Process):
     Invariant  for a message n in the past of a history h and a destination r of n, one of three holds: h
                names n, and r is not in the set `told` of n; or n was delivered to r before h was made; or a
                later message to r of the same priority, with n in its own past, is in the past of h as well. A
-               message that follows h then follows n at r: by name, for certain, or through that later
-               message.
+               message that follows h then follows n at r: by name, for certain, or through the later one.
 
     A history stands for a set of messages and all messages in their own histories. A send returns a history
     that holds the new message too; each delivery comes with its message's history. The application keeps the

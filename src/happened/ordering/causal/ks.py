@@ -89,8 +89,7 @@ class KsMessage(BareApplication):
         return self._replace(log=self.log.grown(n), wait_for=wait_for)
 
     def localised(self, me: int) -> "KsMessage":
-        """The copy that `me` would have got without hardware multicast: the receiver itself applies
-        SND(2)."""
+        """The copy that `me` would have got without hardware multicast: SND(2), done by the receiver."""
         log, waits = dependency_log.strip(self.log, self.dests)
         log = dependency_log.insert(log, self.sender, self.clock, self.dests)
         return self._replace(log=log, receiver=me, wait_for=waits.get(me, 0))

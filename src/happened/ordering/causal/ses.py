@@ -8,7 +8,6 @@ Invariant  `_to[d]` joins the times of the messages to d in our causal past (for
            delivered yet); `_delivered` joins those of the messages delivered here. A message M(s, c) to us is
            delivered iff lane s of `_delivered` has reached c: every message to us from a process that knows
            of its send had to wait for it.
-           had to wait for it.
 
 The test compares with `_delivered`, never with `_time`, our own clock: `_time` counts a message to ourselves
 when it is sent, so the next message could overtake it.

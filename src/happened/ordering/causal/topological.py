@@ -203,9 +203,8 @@ class Topological(HistoryProcess[Any]):
         return super().knowledge() + kept
 
     def stand_in(self, forwarder: int) -> list[Effect]:
-        """As a witness, forward the messages that the failed forwarder got and has not forwarded, over its
-        branches. All messages that it sent must have arrived, and all copies of messages to it must have come
-        here."""
+        """As a witness, forward what the failed forwarder got and has not forwarded, over its branches. All
+        messages that it sent, and our copies of all messages to it, must have arrived."""
         branches = dict(self.place.watches)[forwarder]
         effects: list[Effect] = []
         for carried, _ in self._unforwarded.pop(forwarder, {}).values():
