@@ -173,7 +173,7 @@ class Pruning(ListeningProcess[PruningMessage]):
         theirs = _information(message.ci)
         theirs.setdefault(message.sender, {})[message.clock] = message.dests & ~(1 << self.me)  # R4
         self._pruned[JUST_DELIVERED] += 1
-        # Units that name us are only in our own information, from which R4 has just removed this one.
+        # Only our own information has units that name us; remove there, too, the unit that R4 has pruned.
         ours = self._ci
         if message.clock in ours.get(message.sender, {}):
             ours[message.sender][message.clock] &= ~(1 << self.me)

@@ -1,6 +1,6 @@
 """Causal broadcast by context graph, after Peterson, Buchholz & Schlichting (ACM TOCS 7(3), 1989).
 
-Assumes    a conversation among fixed processes, in which every message goes to everybody; links that may
+Assumes    a conversation among fixed processes, in which every message goes to all; links that may
            reorder or duplicate but not lose.
 Promises   causal order; a message carries only the names of its immediate predecessors.
 Leaves out the conversation's history, and members that join, which would need that history.

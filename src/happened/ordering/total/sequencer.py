@@ -70,7 +70,7 @@ BESIDE = 256
 
 UNTOLD = 3 * SEEN_EVERY * (LONG + BESIDE)
 """An upper bound on the bytes of its own requests that a process keeps when nothing is in transit: up to a
-weight of 2 * SEEN_EVERY nobody is asked, and up to SEEN_EVERY more is settled but not announced."""
+weight of 2 * SEEN_EVERY no process is asked, and up to SEEN_EVERY more is settled but not announced."""
 
 
 REQUESTS = by_key(SequencerRequest, key_of)

@@ -113,7 +113,7 @@ class Survival(Keeper):
     seen: dict[int, int] = kept(TABLE, within="finals")
     """Per process, the timestamp before which it has delivered everything."""
     unsaid: int = kept(within="finals")  # deliveries since we last reported our progress
-    unsaid_to: int = kept(within="finals")  # bit set: the processes that keep messages because of them
+    unsaid_to: int = kept(within="finals")  # bit set: the other destinations of these messages
     expelled: int = kept(within="expelled")  # bit set: senders whose messages may be undecided somewhere
     ended: int = kept(within="expelled")  # bit set: processes from which no more comes
     reports: dict[int, AgreedReport] = kept(
