@@ -96,7 +96,7 @@ class ReplacesForwarder(Protocol):
 
 @runtime_checkable
 class NamesHops(Protocol):
-    """Each hop of a message's route names the message differently."""
+    """Messages have another name on each hop of their route."""
 
     def hop_of(self, message: Any, peer: int) -> Hop:
         """A message exchanged with this peer, described as a hop."""
@@ -104,7 +104,7 @@ class NamesHops(Protocol):
 
 @runtime_checkable
 class KeepsLog(Protocol):
-    """The machine keeps a dependency log, from which it computes the control information of its messages."""
+    """The machine keeps a log from which its messages are stamped."""
 
     def log_size(self) -> tuple[int, int]:
         """How many entries and units of the log the next message would be computed from."""
@@ -120,7 +120,7 @@ class TellsUnits(Protocol):
 
 @runtime_checkable
 class TellsUnitsByPart(Protocol):
-    """The machine keeps one log for each part of the system (say, each zone), and can list their units."""
+    """The machine has a log for each part of the system, and can list their units."""
 
     def logs(self) -> dict[str, frozenset[Unit]]:
         """Maps the name of each part of the system to the units of the log about that part."""
@@ -147,7 +147,7 @@ class RecordsRules(Protocol):
 
 @runtime_checkable
 class TellsClock(Protocol):
-    """The machine tells the clock of a message before it is sent, which a signature must cover."""
+    """The machine tells the clock of a message before it is sent, as signatures need."""
 
     @property
     def clock(self) -> int:
@@ -160,7 +160,7 @@ class TellsClock(Protocol):
 
 @runtime_checkable
 class Listens(Protocol):
-    """A vector with one clock per sender decides which messages can be delivered; see listening.py."""
+    """One clock for each sender decides what can be delivered; see listening.py."""
 
     def listen(self) -> None:
         """Only receive from now on, and believe what other processes say of our own messages."""
@@ -177,7 +177,7 @@ class Listens(Protocol):
 
 @runtime_checkable
 class Serializes(Protocol):
-    """Each sender must know the send before its own, whichever process made that; see token.py."""
+    """Each send must know of the send before it, whoever made that; see token.py."""
 
     @property
     def latest(self) -> Any:
@@ -189,7 +189,7 @@ class Serializes(Protocol):
 
 @runtime_checkable
 class Expires(Protocol):
-    """If delivery takes at most a known time, the machine can forget (Rodrigues & Veríssimo 1995, §4.5)."""
+    """A bound on the time of delivery lets the machine forget (Rodrigues & Veríssimo 1995, §4.5)."""
 
     def expire(self) -> None:
         """Tell the machine that the longest possible delivery time has passed since the last call."""
