@@ -14,7 +14,7 @@ class Causality(Enum):
 
 
 class VectorClock(Mapping[int, int]):
-    """Counts per process; absent means zero and zeros are never stored, so equal clocks hash equal."""
+    """Maps processes to counts; absent means zero and zeros are never stored, so equal clocks hash equal."""
 
     __slots__ = ("_counts",)
 
@@ -49,7 +49,7 @@ class VectorClock(Mapping[int, int]):
         return VectorClock({**self._counts, process: self[process] + 1})
 
     def join(self, other: "VectorClock") -> "VectorClock":
-        """The least clock that covers both."""
+        """The least clock that is at least each of the two clocks in every component."""
         return VectorClock({p: max(self[p], other[p]) for p in self._counts.keys() | other._counts.keys()})
 
     def covers(self, other: "VectorClock") -> bool:

@@ -1,14 +1,14 @@
 """Destination sets as bit sets: process p is in the set iff bit p is one.
 
-Union, intersection, difference and emptiness are then single operations on an `int`, whatever the
-number of processes; only these two conversions look at single members.
+Union, intersection, difference and emptiness are then single operations on an `int`, whatever the number of
+processes; only `pack` and `unpack` look at single members.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 SMALL = 1 << 16
-"""Sets below this are few, and their members are cached; most systems have no larger sets."""
+"""The members of bit sets below this limit are cached; most systems have no larger sets."""
 
 
 def pack(members: Iterable[int]) -> int:
@@ -19,7 +19,7 @@ def pack(members: Iterable[int]) -> int:
 
 
 def unpack(bits: int) -> Iterator[int]:
-    """The members in increasing order."""
+    """The members of a bit set in increasing order."""
     return iter(_members(bits)) if bits < SMALL else _each(bits)
 
 

@@ -1,10 +1,10 @@
-"""What a machine asks its driver to do. Drivers perform effects in the order they are given."""
+"""The effects that a machine returns for its driver to perform, in the order in which they are listed."""
 
 from typing import Generic, NamedTuple, TypeVar
 
 M = TypeVar("M")
 
-# Named tuples rather than frozen dataclasses: a multicast builds one per destination, and they cost a third.
+# Named tuples, since a multicast builds one per destination and they cost a third of a frozen dataclass.
 
 
 class Send(NamedTuple, Generic[M]):

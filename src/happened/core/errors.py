@@ -1,4 +1,4 @@
-"""What can go wrong, and whose fault it is.
+"""The errors of this package: which kinds there are, and whose fault each is.
 
 Three cases need different reactions: our caller broke a rule, a peer broke a rule, a file cannot be read. A
 violation found in a trace is not an error but a result.
@@ -18,7 +18,7 @@ class LocalProtocolError(ProtocolError):
 
 
 def require(holds: object, why: str) -> None:
-    """Refuse what our own caller asked for, unless this holds."""
+    """Raise LocalProtocolError with the reason `why` unless the condition `holds` is true."""
     if not holds:
         raise LocalProtocolError(why)
 
@@ -28,7 +28,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class TraceFormatError(CausalityError):
-    """A trace cannot be read; has the place, the field and the reason."""
+    """A trace cannot be read; the error has the file and line, the field and the reason."""
 
     def __init__(
         self, reason: str, *, file: str = "", line: int | None = None, field: str | None = None

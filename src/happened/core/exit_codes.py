@@ -1,4 +1,4 @@
-"""The meaning of exit codes: one table for the commands, their help and the docs."""
+"""The meaning of exit codes: the one table from which the commands, their help and the docs take them."""
 
 from enum import IntEnum
 

@@ -1,4 +1,4 @@
-"""Which extra of `pip install` installs each optional package; names imported when they are used."""
+"""Which extra of `pip install` installs each optional package; names that are imported at first use."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -23,7 +23,7 @@ REQUIRED = frozenset({"numba", "numpy", "pyarrow", "tqdm"})
 def how_to_install(error: ImportError) -> str | None:
     """One line that says which package is missing and what installs it.
 
-    None if the error is about something else: a module of our own, or a name that a package lacks.
+    None if the error has another cause: a module of our own, or a name that a package lacks.
     """
     package = (error.name or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or package not in EXTRA_OF.keys() | REQUIRED:

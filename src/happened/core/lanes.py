@@ -1,12 +1,12 @@
 """Vectors of numbers packed into one `int`, so that n comparisons are one subtraction.
 
 Lane p of a vector is its bits p·width … (p+1)·width - 1. A lane's top bit, the *guard*, is zero in every
-vector; a comparison sets it, subtracts, and looks at which guards were borrowed (Lamport, "Multiple byte
+vector. A comparison sets the guards, subtracts, and looks which guards were borrowed (Lamport, "Multiple byte
 processing with full-word instructions", CACM 18(8), 1975). Python's integers have no fixed word, so one
 subtraction serves any n. `spread` turns guards into masks that select whole lanes.
 
-A lane of `lanes` holds a clock or a set of processes: 63 bits at least, and a bit for each of n processes.
-One of `clock_lanes` holds a clock, in 64 bits whatever n is.
+A lane of `lanes(n)` holds a clock or a set of processes: it has at least 63 bits, and a bit for each of n
+processes. A lane of `clock_lanes(n)` holds a clock, in 64 bits whatever n is.
 """
 
 import struct
@@ -16,12 +16,12 @@ from functools import lru_cache
 CLOCK_LIMIT = 1 << 63
 """Clocks stay below this: a lane's value has no guard bit."""
 FEW = 8
-"""Up to this many lanes of a wide vector are read or written one by one: messages among many processes name
-few of them, and one such access costs as much as comparing some ten lanes."""
+"""Up to this many lanes of a wide vector are read or written one by one: a message among many processes names
+few lanes, and one such access costs as much as comparing about ten lanes."""
 
 
 class Lanes:
-    """The geometry of vectors over n processes."""
+    """The layout of packed vectors over n processes: lane width, guards and masks."""
 
     __slots__ = ("_words", "bytes_per_lane", "guards", "members", "n", "ones", "shift", "value", "width")
 
@@ -48,15 +48,15 @@ class Lanes:
         return ((a | self.guards) - b) & self.guards
 
     def spread(self, guards: int) -> int:
-        """Masks over the values of the lanes whose guard is set."""
+        """Masks that select the value bits of each lane whose guard is set."""
         return guards - (guards >> self.shift)
 
     def maximum(self, a: int, b: int) -> int:
-        """Lane by lane the greater value."""
+        """The vector with the greater value of each lane."""
         return b ^ (a ^ b) & self.spread(self.at_least(a, b))
 
     def newer(self, a: int, b: int) -> int:
-        """The lanes of a that are greater than those of b; the others are zero."""
+        """The lanes of a that are greater than those of b; all other lanes are zero."""
         return a & self.spread(self.guards ^ self.at_least(b, a))
 
     def beyond(self, a: int, b: int) -> int | None:
@@ -66,7 +66,7 @@ class Lanes:
         return greater.bit_length() // self.width - 1 if greater else None
 
     def items(self, vector: int) -> Iterator[tuple[int, int]]:
-        """(lane, value) of the lanes that are not zero."""
+        """The pair (lane, value) of each lane that is not zero."""
         return ((lane, value) for lane, value in enumerate(self.unpack(vector)) if value)
 
     def occupied(self, vector: int) -> int:
@@ -74,7 +74,7 @@ class Lanes:
         return (self.guards ^ self.at_least(0, vector)).bit_count()
 
     def widened(self, vector: int, n: int) -> int:
-        """The same values as a vector over n processes, at least as many as here."""
+        """The same values as a vector over n processes, where n is at least this geometry's number."""
         wider = lanes(n)
         return vector if wider.width == self.width else wider.pack([*self.unpack(vector)])
 
@@ -86,7 +86,7 @@ class Lanes:
         return vector & ~(self.value << place) | value << place
 
     def unpack(self, vector: int) -> Sequence[int]:
-        """The n values."""
+        """The values of all n lanes of a vector."""
         if self.width == 64:
             return self._words.unpack(vector.to_bytes(8 * self.n, "little"))
         values, rest = [0] * self.n, vector
@@ -108,7 +108,7 @@ class Lanes:
         return int.from_bytes(data, "little")
 
     def pack_some(self, values: Mapping[int, int]) -> int:
-        """A vector from values by lane; the others are zero."""
+        """A vector whose lanes have these values; lanes that `values` does not name are zero."""
         if len(values) <= FEW:
             return sum(value << self.width * lane for lane, value in values.items())
         dense = [0] * self.n

@@ -20,5 +20,5 @@ class Order(StrEnum):
 
     @property
     def is_fifo(self) -> bool:
-        """Whether messages of one sender to one destination are delivered in the order sent."""
+        """Whether this order delivers the messages of one sender to one destination in the order sent."""
         return self is Order.FIFO or self.is_causal

@@ -1,11 +1,11 @@
 """The place of a process in a communication graph: what a topological machine must know of the graph, as
 plain data.
 
-The graph has an edge between two processes that may address each other; routers are processes of it.
-Messages are routed on one hypertree: *blocks* (a link, or a broadcast network whose members address each
-other directly) that meet in single processes and form no cycle. Sets of processes are bit sets. The links
-that these routes and the copies for witnesses use are a part of the graph; every cut of that part separates,
-since no message takes another link.
+The graph has an edge between two processes that may address each other; routers are processes in it. Messages
+are routed on one hypertree of *blocks* that meet in single processes and form no cycle; a block is a link, or
+a broadcast network whose members address each other directly. Sets of processes are bit sets. The links that
+carry routed messages and copies for witnesses are a subgraph, the links in use; a vertex cut of that subgraph
+separates processes, since no message takes another link.
 
 Invariant  `behind` of the branches of a place are disjoint and do not contain the place itself; branches,
            copies and witnesses are neighbours. `check` refuses anything else.
@@ -27,7 +27,7 @@ class Branch(NamedTuple):
 
 
 class Separator(NamedTuple):
-    """A vertex cut S of the graph of links in use (`in_use`), and what is left of that graph without it."""
+    """A vertex cut S of the graph of links in use (`in_use`), and the components of that graph without S."""
 
     members: int
     components: tuple[int, ...]
@@ -43,20 +43,20 @@ class WatchedForwarder(NamedTuple):
 class Place(NamedTuple):
     neighbours: int
     branches: tuple[Branch, ...]
-    separators: tuple[Separator, ...] = ()  # those the process is a member of
-    witnesses: int = 0  # they get a copy of everything the process sends
+    separators: tuple[Separator, ...] = ()  # the separators that contain this process
+    witnesses: int = 0  # bit set: processes that get a copy of everything this process sends
     watches: tuple[WatchedForwarder, ...] = ()  # the forwarders that the process is a witness of
 
 
 def onward(branches: tuple[Branch, ...], origin: int, dests: int) -> list[Branch]:
-    """The branches that a message of `origin` is sent on: not those of the block that it arrives from."""
+    """The branches on which a message of `origin` is forwarded: none in the block that it arrives from."""
     source = next((branch.block for branch in branches if branch.behind >> origin & 1), None)
     return [branch for branch in branches if branch.behind & dests and branch.block != source]
 
 
 def outgoing(place: Place, me: int, dests: int) -> int:
-    """The neighbours that a message of the process at this place, `me`, is sent to: the next hops on its way
-    to `dests`, and witnesses."""
+    """The neighbours to which process `me` at this place sends a message for `dests`: the next hops towards
+    `dests`, and witnesses."""
     following = onward(place.branches, me, dests)
     links = place.witnesses if following else 0
     for branch in following:
@@ -73,8 +73,8 @@ def reach(place: Place) -> int:
 
 
 def in_use(place: Place) -> int:
-    """The neighbours that messages are exchanged with: those on the routes, and those that get or send copies
-    for witnesses; all neighbours if nothing is routed."""
+    """The neighbours with which this process exchanges messages: those on routes, and those that get or send
+    copies for witnesses; all neighbours if nothing is routed."""
     if not place.branches:
         return place.neighbours
     links = place.witnesses
@@ -82,14 +82,14 @@ def in_use(place: Place) -> int:
         links |= 1 << branch.towards | branch.copies
     for watch in place.watches:
         links |= 1 << watch.forwarder
-        for branch in watch.branches:  # a process that sends to the forwarder sends us a copy
+        for branch in watch.branches:  # a process that sends to the forwarder sends a copy to us, its witness
             links |= 1 << branch.towards
     return links & place.neighbours  # a watched forwarder has a branch towards ourselves
 
 
 def senders_by_link(place: Place) -> dict[int, int]:
-    """Whose messages may arrive over the link with each neighbour: of the processes behind it, or behind it
-    as seen by a forwarder whose witness we are; over the link with that forwarder, of all processes."""
+    """Per neighbour, the processes whose messages may arrive over the link with it: all processes if we are a
+    witness of that neighbour, otherwise those behind it, for us or for a forwarder whose witness we are."""
     senders: dict[int, int] = {}
     for branches in (place.branches, *(watch.branches for watch in place.watches)):
         for branch in branches:
@@ -113,13 +113,13 @@ def onward_by_link(place: Place) -> dict[int, int]:
 
 
 def alone(me: int, n: int) -> Place:
-    """The place in one zone where every process addresses every other: nothing is forwarded or filtered."""
+    """The place of a process in a single zone: it addresses every other and forwards or filters nothing."""
     others = ((1 << n) - 1) & ~(1 << me)
     return Place(others, tuple(Branch(p, 1 << p) for p in unpack(others)))
 
 
 def check(place: Place, me: int, n: int) -> None:
-    """Raise if no process `me` of n can have this place."""
+    """Raise if this place is impossible for process `me` of n."""
     everybody, itself = (1 << n) - 1, 1 << me
     strangers = place.neighbours & (itself | ~everybody)
     require(not strangers, f"the neighbours of process {me} must be other processes, out of {n}")
@@ -159,7 +159,7 @@ def _names(processes: int) -> str:
 
 
 def restored(fields: tuple[Any, ...]) -> Place:
-    """A place from the nested tuples it consists of."""
+    """Rebuild a place from the nested tuples that were made of it."""
     neighbours, branches, separators, witnesses, watches = fields
     return Place(
         neighbours,

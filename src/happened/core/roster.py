@@ -1,8 +1,8 @@
-"""Names at the edges, dense indices inside.
+"""A roster maps names of processes, which users see, to dense indices, which machines use.
 
-A process that joins gets the next index; one that leaves keeps its index, because messages of the others may
-still name it. When nobody can name it any more, the index may be recycled. A later process of the same name
-is a new process.
+A process that joins gets the next index; one that leaves keeps its index, because messages of others may
+still name it. When no message can name it any more, the index may be recycled. A later process of the same
+name is a new process.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ class Roster:
             self.join(name)
 
     def __len__(self) -> int:
-        """How many indices were assigned: the n of a machine."""
+        """How many indices were assigned; machines of this system have this n."""
         return len(self._names)
 
     def __iter__(self) -> Iterator[str]:
@@ -30,7 +30,7 @@ class Roster:
         return name in self._index
 
     def join(self, name: str, index: int | None = None) -> int:
-        """Assign an index: the next one, or a recycled one."""
+        """Assign an index to a new process: the next one, or the recycled one given as `index`."""
         if name in self._index:
             raise LocalProtocolError(f"{name!r} is already a member; every process needs a name of its own")
         if index is None or index == len(self._names):

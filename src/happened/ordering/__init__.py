@@ -1,4 +1,4 @@
-"""Delivery-order protocols: one registry, one shape, one file for each paper."""
+"""Delivery-order protocols: one registry, one common interface (`Machine`), one file for each paper."""
 
 from .capabilities import having, needed
 from .facts import Facts, Option, Relays, WireFormat

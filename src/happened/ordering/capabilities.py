@@ -1,6 +1,6 @@
 """What a machine may be able to do beyond `Machine`, one small Protocol for each ability.
 
-A machine has a capability if it has the methods. A driver looks for it once, when it gets the machine:
+A machine has a capability if it has the methods. A driver checks this once, when it gets the machine:
 
     log = having(machine, KeepsLog)          # None where the protocol keeps no log
     needed(machine, HasPlace).resume_at(p)   # LocalProtocolError where it has no place
@@ -20,14 +20,14 @@ C = TypeVar("C")
 
 
 def having(machine: object, capability: Callable[..., C]) -> C | None:
-    """The machine as one that has this capability, or None. A driver may wrap a machine in an object of its
-    own that keeps it as `wrapped`."""
+    """Return the machine typed as one that has this capability, or None. If a driver wraps the machine in an
+    object of its own, that object must keep it as `wrapped`."""
     inner = getattr(machine, "wrapped", machine)
     return cast(C, inner) if isinstance(inner, cast(type, capability)) else None
 
 
 def needed(machine: Machine, capability: Callable[..., C]) -> C:
-    """The machine as one that has this capability, or LocalProtocolError."""
+    """Return the machine typed as one that has this capability; raise LocalProtocolError if it lacks it."""
     found = having(machine, capability)
     if found is None:
         wanted = cast(type, capability)
@@ -42,30 +42,31 @@ def needed(machine: Machine, capability: Callable[..., C]) -> C:
 class ChangesMembers(Protocol):
     """Processes may join and leave while the system runs.
 
-    A driver gives these inputs so that whoever gets a message knows every change that its sender knew. What a
-    machine sends to a departed process need not arrive. `Facts.membership` says which changes are refused.
+    A driver gives these inputs so that a process which receives a message has heard of every change that the
+    sender knew. What a machine sends to a departed process need not arrive. `Facts.membership` says which
+    changes are refused.
     """
 
     def join(self, process: int) -> list[Effect]:
-        """A process exists from now on. It has the next index, or a recycled one that all have forgotten."""
+        """A new process joins. It gets the next index, or a recycled one that every process forgot."""
 
     def leave(self, process: int) -> list[Effect]:
-        """A process leaves: nothing more may be addressed to it, nobody waits for its answer, and its role
-        passes on. Messages that it has sent may still come. If it is this process, which has nothing
-        `queued`, it hands its role over, and messages that were sent to it may still come."""
+        """A process leaves: nothing more may be addressed to it, no process waits for its answer, and its
+        role passes on. Messages that it sent may still come. If our own process leaves, it has nothing
+        `queued`; it hands its role over, and messages that were sent to it may still come."""
 
     def expel(self, process: int) -> list[Effect]:
-        """A process was expelled, possibly while it was leaving: as `leave`, if we have not heard that it
-        leaves. It will not do any more what a process does before it has left."""
+        """A process was expelled, possibly while it was leaving. Same as `leave` if we have not yet heard
+        that it leaves, except that the process no longer does what a leaving process does first."""
 
     def close(self, process: int) -> list[Effect]:
-        """Nothing more comes from a departed process, and nobody waits for what has not come. Of the messages
-        that it sent us, a prefix has come; all of them, if it left by itself. If it was expelled, everything
-        has come that others, and we ourselves, sent us before they heard of it."""
+        """No more messages come from a departed process, and no process waits for its missing ones. If it
+        left by itself, all messages it sent us have come. If it was expelled, a prefix of them has come, and
+        so has all that others, and we ourselves, sent us before they heard of the expulsion."""
 
     def forget(self, process: int) -> None:
-        """Everybody present has closed with a departed process and holds nothing of it: what is kept about
-        its messages is not needed any more."""
+        """Every present process has closed with a departed process and holds none of its messages: the
+        machine can drop what it keeps about those messages."""
 
 
 def members(machine: Machine) -> ChangesMembers:
@@ -77,12 +78,12 @@ class HasPlace(Protocol):
     """The process has a place in a communication graph."""
 
     def resume_at(self, place: Place) -> None:
-        """Move to a place of another graph, once everything that anybody sent has been delivered
-        everywhere."""
+        """Move to a place of another graph, once every message that any process sent has been delivered at
+        all its destinations."""
 
     def do_without(self, process: int) -> list[Effect]:
-        """A process of our graph has failed for good, and everybody has told us so: leave and close with it,
-        even if others are reached through it."""
+        """A process of our graph has failed for good, and every other process has told us so: do `leave` and
+        `close` for it, even if it forwarded messages to other processes."""
 
 
 @runtime_checkable
@@ -90,7 +91,7 @@ class ReplacesForwarder(Protocol):
     """A witness keeps copies from which it can replace a failed forwarder."""
 
     def stand_in(self, forwarder: int) -> list[Effect]:
-        """Send on what a failed forwarder has left to send on, as a witness of it."""
+        """As a witness of a failed forwarder, send on the messages that it had still to forward."""
 
 
 @runtime_checkable
@@ -98,7 +99,7 @@ class NamesHops(Protocol):
     """Messages have another name on each hop of their route."""
 
     def hop_of(self, message: Any, peer: int) -> Hop:
-        """A message exchanged with this peer, as a hop."""
+        """A message exchanged with this peer, described as a hop."""
 
 
 @runtime_checkable
@@ -106,7 +107,7 @@ class KeepsLog(Protocol):
     """The machine keeps a log from which its messages are stamped."""
 
     def log_size(self) -> tuple[int, int]:
-        """How many entries and units the next message would draw on."""
+        """How many entries and units of the log the next message would be computed from."""
 
 
 @runtime_checkable
@@ -114,7 +115,7 @@ class TellsUnits(Protocol):
     """The machine can list the units of its log."""
 
     def log_units(self) -> frozenset[Unit]:
-        """The units of the log, which an optimal protocol keeps necessary."""
+        """The units of the log; an optimal protocol keeps only the necessary ones."""
 
 
 @runtime_checkable
@@ -122,7 +123,7 @@ class TellsUnitsByPart(Protocol):
     """The machine has a log for each part of the system, and can list their units."""
 
     def logs(self) -> dict[str, frozenset[Unit]]:
-        """The units of each log, by the part of the system that it is about."""
+        """Maps the name of each part of the system to the units of the log about that part."""
 
 
 @runtime_checkable
@@ -130,7 +131,7 @@ class Explains(Protocol):
     """The machine can say what it remembers."""
 
     def knowledge(self) -> list[tuple[str, str]]:
-        """What is remembered, as the paper writes it: the name of each structure, and what is in it."""
+        """The structures that the machine keeps, as the paper writes them: pairs of name and content."""
 
 
 @runtime_checkable
@@ -138,10 +139,10 @@ class RecordsRules(Protocol):
     """The machine can record which rules of its paper it applies."""
 
     def observe(self) -> None:
-        """Record from now on."""
+        """Start to record applications of rules."""
 
     def observed(self) -> list[RuleUse]:
-        """What was recorded since this was last asked, in order."""
+        """The applications recorded since the last call, in order."""
 
 
 @runtime_checkable
@@ -150,11 +151,11 @@ class TellsClock(Protocol):
 
     @property
     def clock(self) -> int:
-        """The clock of the last event that has one; `tick` returns the next."""
+        """The clock of the last event that has a clock; `tick` returns the next clock."""
 
     @property
     def coming_clock(self) -> int:
-        """The clock that names the next multicast, if that is the next input."""
+        """The clock that will name the next multicast, provided that the multicast is the next input."""
 
 
 @runtime_checkable
@@ -162,16 +163,16 @@ class Listens(Protocol):
     """One clock for each sender decides what can be delivered; see listening.py."""
 
     def listen(self) -> None:
-        """Only receive from now on: what others say of our own messages is taken to be true."""
+        """Only receive from now on, and believe what other processes say of our own messages."""
 
     def checked(self, message: Any) -> Any:
-        """The message as a system of our size sees it, or RemoteProtocolError."""
+        """The message, extended to our n processes; RemoteProtocolError if no correct peer sends it."""
 
     def missing(self, message: Any) -> Iterable[MessageKey]:
-        """The (sender, clock) of every message that it waits for."""
+        """The (sender, clock) of every message that this message waits for."""
 
     def moves(self, message: Any) -> Iterable[MessageKey]:
-        """The clocks that its delivery reaches, by sender."""
+        """Pairs (sender, clock): the delivery of this message raises the sender's clock to that value."""
 
 
 @runtime_checkable
@@ -180,10 +181,10 @@ class Serializes(Protocol):
 
     @property
     def latest(self) -> Any:
-        """What the next sender must know of the sends before."""
+        """What the next sender must know of the previous sends."""
 
     def follow(self, latest: Any) -> None:
-        """Take over what `latest` was at the last sender; LocalProtocolError if it is impossible."""
+        """Adopt the value of `latest` at the last sender; LocalProtocolError if this process cannot."""
 
 
 @runtime_checkable
@@ -191,4 +192,4 @@ class Expires(Protocol):
     """A bound on the time of delivery lets the machine forget (Rodrigues & Veríssimo 1995, §4.5)."""
 
     def expire(self) -> None:
-        """A time in which every message is delivered has passed since the last call."""
+        """Tell the machine that the longest possible delivery time has passed since the last call."""

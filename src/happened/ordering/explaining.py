@@ -1,4 +1,4 @@
-"""What a machine remembers and holds, in words: for stories, and for printing a machine."""
+"""Describes in words what a machine remembers and holds back: for stories, and for printing a machine."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from .machine import Hop, Machine, Unit
 
 
 def logs(machine: Machine) -> dict[str, frozenset[Unit]]:
-    """The units of each log, by the part of the system that it is about; an empty name is all of it."""
+    """The units of each log, by the part of the system that it is about; "": the log is about all of it."""
     if (by_part := having(machine, TellsUnitsByPart)) is not None:
         return by_part.logs()
     told = having(machine, TellsUnits)
@@ -16,7 +16,7 @@ def logs(machine: Machine) -> dict[str, frozenset[Unit]]:
 
 
 def knowledge(machine: Machine) -> list[tuple[str, str]]:
-    """What is remembered, as the paper writes it: the name of each structure, and what is in it."""
+    """The structures that the machine keeps, as the paper writes them: pairs of name and content."""
     if (explains := having(machine, Explains)) is not None:
         return explains.knowledge()
     told = having(machine, TellsUnits)
@@ -24,13 +24,13 @@ def knowledge(machine: Machine) -> list[tuple[str, str]]:
 
 
 def hop_of(machine: Machine, message: Any, peer: int | None) -> Hop | None:
-    """A message exchanged with this peer, as a hop; None where messages keep their name on all their way."""
+    """A message exchanged with this peer, as a hop; None where all hops use the message's own name."""
     named = having(machine, NamesHops)
     return None if named is None or peer is None else named.hop_of(message, peer)
 
 
 def holds(machine: Machine) -> list[str]:
-    """Each held message, and what it waits for."""
+    """One line for each held message: its name and the messages that it waits for."""
     return [
         notation.holding(held, hop_of(machine, held.message, held.message.via)) for held in machine.pending()
     ]

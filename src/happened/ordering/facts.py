@@ -1,6 +1,6 @@
-"""What a protocol says of itself, in its own file: all that users and drivers must know of it.
+"""The facts that a protocol declares in its own file: all that users and drivers must know of it.
 
-Drivers iterate over the registry and ask these facts; they never name a protocol.
+Drivers iterate over the registry and read these facts; their code never names a protocol.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,10 +12,10 @@ from ..core.errors import LocalProtocolError
 from ..core.orders import Order
 
 FEW_PROCESSES = 1024
-"""The widest system of a protocol whose messages may carry a vector or a row about everybody."""
+"""The largest system for a protocol whose messages may carry a vector or a row about all processes."""
 
 MANY_PROCESSES = 65_536
-"""The widest system of one whose messages carry entries about the few that matter: zones, separators."""
+"""The largest system for a protocol whose messages carry entries about few processes (zones, separators)."""
 
 UNICAST, BROADCAST, MULTICAST = "unicast", "broadcast", "multicast"
 ANY_CAST = frozenset({UNICAST, BROADCAST, MULTICAST})
@@ -25,7 +25,7 @@ THIRD_PARTY_NUMBERS = range(128, 255)
 
 
 class Relays(Enum):
-    """Which processes pass on what others have sent."""
+    """Which processes forward the messages of others."""
 
     NOBODY = "nobody"
     COORDINATOR = "the coordinator"  # one at a time
@@ -57,14 +57,14 @@ class Option:
         return cls(name, help, Names.SETS)
 
     def numbered(self, value: Any, index: Callable[[str], int]) -> Any:
-        """The value with indices where it has names of processes; what is an index already stays."""
+        """The option's value with each process name replaced by its index; indices stay as they are."""
 
         def one(process: Any) -> Any:
             return index(process) if isinstance(process, str) else process
 
         if self.names is Names.ONE:
             return one(value)
-        if self.names is Names.SETS and not isinstance(value, str):  # a word stands for some usual sets
+        if self.names is Names.SETS and not isinstance(value, str):  # a string names a usual choice of sets
             return [[one(process) for process in each] for each in value]
         return value
 
@@ -72,9 +72,9 @@ class Option:
 @dataclass(frozen=True, slots=True)
 class WireFormat:
     """The number that frames of a protocol carry, and the module that encodes and decodes them. The module is
-    named, not imported: the room `wire` stands on this one."""
+    given by name and not imported, because the package `wire` imports this one."""
 
-    number: int  # part of the format: never reused, never changed
+    number: int  # a part of the wire format: never reused, never changed
     codec: str  # `module` or `module:attribute` with MESSAGES, encode and decode; see wire/__init__.py
 
 
@@ -84,11 +84,11 @@ FIXED = "its members are fixed from the start"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumptions:
-    """What must be so for the protocol to work."""
+    """The conditions under which the protocol works."""
 
     casts: frozenset[str] = ANY_CAST
     fifo_links: bool = False  # whether it needs links that keep the order of each sender
-    fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
+    fixed_groups: bool = False  # it sends to whole groups, the same for all processes (option `groups`)
     serialized: bool = False  # sends must be totally ordered by happened-before; see `Serializes`
     most_processes: int = FEW_PROCESSES
 
@@ -98,25 +98,25 @@ WIDE = Assumptions(most_processes=MANY_PROCESSES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """What it promises beyond its order."""
+    """What the protocol promises beyond its delivery order."""
 
     optimal: bool = False  # every message carries exactly the necessary units
-    longest_chain: int | None = None  # causal order is kept along chains of this many messages only
-    entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
+    longest_chain: int | None = None  # causal order is kept only along chains of at most this many messages
+    entries: Callable[[int], int] | None = None  # entries of every message, if n alone decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """What a message waits for, and where."""
+    """Which messages a held message waits for, and where it is held."""
 
     only_for_past: bool = False
     """A held message waits only for messages of its causal past, each of which comes straight from its
-    sender. Then a causally first one among those not yet delivered is the next on its link and is not held:
-    reading only the links that have nothing held makes progress, whatever has been held back."""
+    sender. So a causally first message among the undelivered is the next on its link and is not held: a
+    driver that reads only links without held messages makes progress, whatever has been held back."""
     tells_past: bool = False
-    """A message tells of every process the newest of its messages that it follows; see `follows`."""
+    """A message names, for every process, the newest message of it that it follows; see `follows`."""
     names_missing: bool = True  # `pending` names the very messages that a held one waits for
-    at_sender: bool = False  # a multicast may stay with its sender until earlier ones are through
+    at_sender: bool = False  # a multicast may stay at its sender until earlier ones have been delivered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +124,10 @@ class CopyTravel:
     """How the copies of a multicast travel."""
 
     relays: Relays = Relays.NOBODY
-    carries_payloads: bool = False  # its packets contain messages of others, whole
+    carries_payloads: bool = False  # a packet contains whole messages of other senders
     common_frame: bool | str = False
-    """Whether the copies of a multicast are the same bytes for all its destinations, so that a broadcast
-    medium can carry one for all; a string: if the option of this name is on."""
+    """Whether all copies of a multicast are the same bytes, so that a broadcast medium can carry one copy for
+    all destinations. A string names the option that makes them so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,17 +136,17 @@ class MembershipChanges:
 
     joins: bool = True
     departures: bool = True
-    expulsions: bool = True  # of processes that are not there to agree
+    expulsions: bool = True  # expulsions of processes that cannot take part in an agreement on it
     expels_one: bool = False
-    """One process may be expelled at a time: messages tell so little of what they follow that the order of
-    messages of others, which wait for lost messages of one and of another, may be lost with both."""
-    recycles: bool = False  # `forget` leaves nothing of a process behind, so its index may be given again
+    """Only one process may be expelled at a time. Messages name so few predecessors that, when two are
+    expelled, the order among other messages that wait for lost messages of both may be lost too."""
+    recycles: bool = False  # `forget` removes all state about a process, so its index may be recycled
     at_join: str = AT_JOIN
     at_leave: str = "is not addressed any more; all that it sent is delivered"
     at_expulsion: str = "is not addressed any more; what it sent to some only is not waited for elsewhere"
 
     def changes(self) -> dict[str, str]:
-        """What happens when a process joins, leaves or is expelled; where that is refused, why."""
+        """What happens when a process joins, leaves or is expelled; if that is refused, the reason."""
         at_join = FIXED if self.at_join == AT_JOIN and not self.joins else self.at_join
         said = {
             "join": (self.joins, at_join),
@@ -158,11 +158,11 @@ class MembershipChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualifier:
-    """What `multicast` of an incomplete order takes beside destinations and payload."""
+    """The extra keyword argument that `multicast` of an incomplete order takes."""
 
-    keyword: str = ""  # empty: nothing
-    usual: Any = None  # its value where it is not given
-    promise: str = ""  # which order the incomplete one is
+    keyword: str = ""  # empty: there is no extra argument
+    usual: Any = None  # its default value
+    promise: str = ""  # the incomplete order that the protocol promises
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +182,12 @@ class Facts:
 
     @property
     def is_agreed(self) -> bool:
-        """Whether all destinations agree on the place of a message, of which they are told after it on the
-        same links: what is held may wait for frames that are sent, or read, last."""
+        """Whether all destinations agree on a message's place in the order, and learn it after the message on
+        the same links: a held message may then wait for frames that are sent, or read, last."""
         return self.order.is_total and self.copies.relays is Relays.NOBODY
 
     def sharing(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options with which the copies of a multicast are the same; LocalProtocolError if there are
-        none."""
+        """The options that make all copies of a multicast the same; LocalProtocolError if there are none."""
         if not self.copies.common_frame:
             raise LocalProtocolError(
                 f"{self.name} sends each destination a message of its own, which a broadcast medium cannot "
@@ -203,7 +202,7 @@ class Facts:
         return dict(options)
 
     def check_expulsion(self, name: str) -> None:
-        """Refuse to expel the process of this name, where the protocol could not go on."""
+        """Raise an error that names this process if the protocol does not support its expulsion."""
         if not self.membership.expulsions:
             raise LocalProtocolError(
                 f"{name!r} cannot be expelled from {self.name}: {self.membership.at_expulsion}. "
@@ -220,7 +219,7 @@ class Facts:
             raise LocalProtocolError(f"{self.name} has no option {unknown[0]!r}; its options: {known}")
 
     def numbered(self, options: dict[str, Any], index: Callable[[str], int]) -> dict[str, Any]:
-        """Options as a person writes them, with names of processes, as the machine takes them."""
+        """Options as the machine takes them, from options in which a person wrote names of processes."""
         self.check_options(options)
         given = (option for option in self.options if option.name in options)
         return {option.name: option.numbered(options[option.name], index) for option in given}

@@ -1,9 +1,9 @@
 """A process that holds a message back until what it waits for has been delivered.
 
-The protocol supplies what it stamps (`stamp`), how far it is with a sender (`delivered`), what a message
-lacks (`missing`) and what a delivery teaches (`learn`); and, where the usual does not do, `address`,
-`checked`, `told`, `lacks`, `reached`, `skip`, `follows`, and `written` with `read` (a held message in a
-snapshot).
+A protocol supplies four methods: `stamp` sends a multicast, `delivered` tells how far a sender's messages are
+delivered, `missing` tells what a message waits for, and `learn` updates the state at a delivery. Where the
+defaults do not fit it overrides `address`, `checked`, `told`, `lacks`, `reached`, `skip`, `follows`, or
+`written` with `read` (a held message in a snapshot).
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from .process import Process, State
 from .snapshots import reader
 
 Want = tuple[int, int]
-"""(lane, level): met once that lane has reached the level."""
+"""A pair (lane, level): this want is met once the lane has reached the level."""
 
 M = TypeVar("M", bound=Any)
 
@@ -30,16 +30,16 @@ class Delayed(NamedTuple, Generic[M]):
 
 
 class DelayQueue(Generic[M]):
-    """Messages that arrived too early, each parked under one thing it lacks (watch-one).
+    """Messages that arrived too early, each parked under one want that is not met yet (watch-one).
 
-    What a message waits for is a set of *wants* (lane, level): a lane is a counter of the machine that only
-    grows, usually the clock of the last message delivered of one sender. A held message is parked under a
-    single unmet want; when that lane gets there it is looked at again, and parks under the next one or is
-    ready. So a delivery costs what it wakes, whatever else is held.
+    What a message waits for is a set of *wants* (lane, level). A lane is a counter of the machine that only
+    grows, usually the clock of the last message delivered from one sender. A held message is parked under a
+    single unmet want; when the lane reaches that level the machine looks at the message again, and parks it
+    under the next unmet want or finds it ready. So a delivery costs only the messages that it wakes.
 
-    Invariant  a message is parked under the first want it lacks, in the order the machine looks at them.
-               Wants are met for good, so this place depends on the state alone: a restored machine releases
-               in the same order as the one that made the snapshot.
+    Invariant  a message is parked under its first unmet want, in the order in which the machine checks them.
+               A want stays met, so this place depends on the state alone: a restored machine releases
+               messages in the same order as the machine that made the snapshot.
     """
 
     __slots__ = ("_lanes", "_woken", "held")
@@ -66,7 +66,7 @@ class DelayQueue(Generic[M]):
         heappush(self._lanes.setdefault(lane, []), (level, key))
 
     def reached(self, lane: int, level: int) -> None:
-        """Wake what waits for this lane to get there."""
+        """Wake the messages that wait for this lane to reach this level."""
         heap = self._lanes.get(lane)
         if heap is None or heap[0][0] > level:
             return
@@ -76,34 +76,34 @@ class DelayQueue(Generic[M]):
             del self._lanes[lane]
 
     def lowest(self, lanes: Iterable[int]) -> int | None:
-        """The lowest level of these lanes that something is parked under."""
+        """The lowest level of these lanes under which a message is parked; None if there is none."""
         return min((self._lanes[lane][0][0] for lane in lanes if lane in self._lanes), default=None)
 
     def woken(self) -> Iterator[MessageKey]:
-        """What has been woken, and what is woken meanwhile. The caller removes what it delivers and parks the
-        rest again."""
+        """The messages that were woken, including those woken during the iteration. The caller removes the
+        messages that it delivers and parks the rest again."""
         while self._woken:
             woken, self._woken = self._woken, []
             yield from woken
 
     @property
     def watched(self) -> list[int]:
-        """The lanes something is parked under."""
+        """The lanes under which messages are parked."""
         return list(self._lanes)
 
     def refill(self, held: Iterable[tuple[M, int]], lacks: Callable[[M], Want | None]) -> None:
-        """Hold exactly these (message, since)."""
+        """Replace the queue's content by these pairs (message, local event of its arrival)."""
         parked = {(message.sender, message.clock): Delayed(message, since) for message, since in held}
         wants = {key: lacks(message) for key, (message, _) in parked.items()}
         self.held, self._lanes, self._woken = parked, {}, []
         for key, want in wants.items():
             if want is not None:
                 self.park(key, want)
-            else:  # no machine holds what lacks nothing; should a snapshot claim so, it goes with the next
+            else:  # a correct snapshot holds no such message; if one does, the next release delivers it
                 self._woken.append(key)
 
     def replace(self, change: Callable[[M], M]) -> None:
-        """Hold each message in another form; what it waits for is the same."""
+        """Convert each held message to another form; what it waits for must stay the same."""
         self.held = {key: Delayed(change(message), since) for key, (message, since) in self.held.items()}
 
 
@@ -113,8 +113,8 @@ class HoldingProcess(Process, Generic[M]):
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
         self._parking: DelayQueue[M] = DelayQueue()
-        self._closing = 0  # bit set: those who have ended, while something of theirs is still held
-        self._closed_at = 0  # the local event after which the last of them has ended
+        self._closing = 0  # bit set: closed processes that still have a held message here
+        self._closed_at = 0  # the local event after which the last of these processes was closed
 
     def delivered(self, sender: int) -> int:
         """The clock up to which every message of a sender to us has been delivered."""
@@ -122,22 +122,22 @@ class HoldingProcess(Process, Generic[M]):
 
     @abstractmethod
     def missing(self, message: M) -> Iterable[MessageKey]:
-        """The (sender, clock) of every message it waits for."""
+        """The (sender, clock) of every message that this message waits for."""
 
     @abstractmethod
     def learn(self, message: M) -> None:
-        """What the delivery of a message teaches."""
+        """Update the state for the delivery of this message."""
 
     def lacks(self, message: M) -> Want | None:
-        """The first want that is not met, None if the message can be delivered."""
+        """The first unmet want of a message; None if the message can be delivered."""
         return next(iter(self.missing(message)), None)
 
     def told(self, message: M) -> int:
-        """The clock of our newest event that a message depends on."""
+        """The clock of our newest event on which a message depends."""
         return 0
 
     def checked(self, message: M) -> M:
-        """The message as a system of our size sees it, or a refusal."""
+        """The message extended to our number of processes; raises if no correct peer sends it."""
         self.check(message, self.message_type)
         if message.n < self.n:
             message = message.known_to(self.n)
@@ -145,11 +145,11 @@ class HoldingProcess(Process, Generic[M]):
         return message
 
     def reached(self, message: M) -> Want:
-        """The lane that the delivery of a message has moved, and how far."""
+        """The lane that the delivery of this message raises, and the level to which."""
         return message.sender, message.clock
 
     def moves(self, message: M) -> Iterable[Want]:
-        """All lanes that the delivery of a message moves, whatever was delivered before, and how far."""
+        """The levels to which a delivery of this message raises lanes, whatever was delivered before."""
         return ((message.sender, message.clock),)
 
     def receive(self, message: M) -> list[Effect]:
@@ -164,25 +164,25 @@ class HoldingProcess(Process, Generic[M]):
         return self._deliver(message) if self._parking.held else self.take(message)
 
     def hold(self, message: M, want: Want) -> None:
-        """Keep a message that has just arrived until this want is met."""
+        """Hold a message that has just arrived until this want is met."""
         self._parking.hold(message, want, self.events)
 
     def is_duplicate(self, message: M) -> bool:
-        """Whether the network has brought it before."""
+        """Whether this message has arrived before: it is delivered or held."""
         return message.clock <= self.delivered(message.sender) or message in self._parking
 
     def pending(self) -> list[Held]:
         return [Held(message, tuple(self.missing(message)), since) for message, since in self._parking]
 
     def _deliver(self, message: M) -> list[Effect]:
-        """Deliver a message whose causes are here, then every held one that this releases."""
+        """Deliver a message that lacks nothing, then every held message that this delivery releases."""
         effects = self.take(message)
         for held in self.released():
             effects += self.take(held)
         return effects + self._skip_closed() if self._closing else effects
 
     def released(self) -> Iterator[M]:
-        """The held messages that were woken and lack nothing more; the others that were woken park again."""
+        """The woken messages that lack nothing more; the other woken messages are parked again."""
         parking = self._parking
         for key in parking.woken():
             message = parking.held[key].message
@@ -194,7 +194,7 @@ class HoldingProcess(Process, Generic[M]):
                 yield message
 
     def take(self, message: M) -> list[Effect]:
-        """Let the application have a message that lacks nothing."""
+        """Deliver a message that lacks nothing to the application."""
         self.learn(message)
         self._parking.reached(*self.reached(message))
         self.events += 1
@@ -207,16 +207,16 @@ class HoldingProcess(Process, Generic[M]):
         return self._skip_closed()
 
     def _skip_closed(self) -> list[Effect]:
-        """Stop to wait for the missing messages of those who have ended, of each once nothing of it is
-        held: what is held of it comes before what is missing."""
+        """Stop waiting for missing messages of each closed process as soon as none of its messages is held: a
+        held message precedes the missing ones."""
         if self.facts.waits.tells_past:
             return self._skip_in_order()
         effects: list[Effect] = []
         while ready := self._closing & ~pack({message.sender for message, _ in self._parking}):
             self._closing &= ~ready
             for process in unpack(ready):
-                # One level after another: what follows only a lost message comes after what that followed,
-                # and this in turn waits for an earlier message of the same process.
+                # Raise levels in steps: a message that follows only a lost one comes after what that lost one
+                # followed, and that in turn waits for an earlier message of the same process.
                 while (level := self._parking.lowest(self.skip(process, 0))) is not None:
                     effects += self._skip_to(process, level)
                 effects += self._skip_to(process, CLOCK_LIMIT - 1)
@@ -228,8 +228,8 @@ class HoldingProcess(Process, Generic[M]):
         return [effect for held in self.released() for effect in self.take(held)]
 
     def _skip_in_order(self) -> list[Effect]:
-        """Let go what waits only for those who have ended, whenever it follows nothing that is held: this is
-        safe however many have ended at once."""
+        """Release a message that waits only for closed processes once it follows no held message. This is
+        safe however many processes have been closed at once."""
         effects: list[Effect] = []
         while (found := self._first_without_cause()) is not None:
             for sender, clock in list(self.missing(found)):
@@ -239,15 +239,15 @@ class HoldingProcess(Process, Generic[M]):
             self._parking.refill(left, self._want)
         if any(since <= self._closed_at for _, since in self._parking):
             return effects
-        # What precedes a lost message was sent before all had heard, and so was here when it was closed with.
+        # What precedes a lost message was sent before all heard of the departure: it came before `close`.
         ended, self._closing = self._closing, 0
         for process in unpack(ended):
             effects += self._skip_to(process, CLOCK_LIMIT - 1)
         return effects
 
     def _want(self, message: M) -> Want | None:
-        """What a message lacks. While something is held that lost messages may have followed, it lacks what
-        it follows too, for which it waits under its own place: `_skip_in_order` looks at it again."""
+        """The first unmet want of a message. While lost messages may have followed a held one, held causes
+        count too: a message waits for these under its own key, and `_skip_in_order` checks it again."""
         want = self.lacks(message)
         if want is not None or not self._closing or not self.facts.waits.tells_past:
             return want
@@ -264,12 +264,12 @@ class HoldingProcess(Process, Generic[M]):
         return None
 
     def follows(self, message: M, other: M) -> bool:
-        """Whether another message precedes this one, of a protocol whose messages always tell."""
+        """Whether `other` causally precedes `message`, in a protocol whose messages tell their past."""
         raise NotImplementedError("a protocol that tells the past says how")
 
     def skip(self, process: int, clock: int) -> Iterable[int]:
-        """Take what this process could have sent us up to this clock for delivered; returns its lanes."""
-        return ()  # nothing is missing of a process that left by itself; from others, none may be expelled
+        """Treat the messages of this process to us up to this clock as delivered; returns its lanes."""
+        return ()  # a process that left by itself leaves nothing missing; this protocol cannot expel one
 
     def written(self, message: M) -> tuple[Any, ...]:
         return tuple(message)
@@ -290,8 +290,8 @@ class HoldingProcess(Process, Generic[M]):
 
 
 class ListeningProcess(HoldingProcess[M]):
-    """One for which the delivered clocks, one for each sender, decide what can be delivered."""
+    """A process for which one delivered clock per sender decides what can be delivered."""
 
     def listen(self) -> None:
-        """Only receive from now on: what others say of our own messages is taken to be true."""
+        """Only receive from now on, and believe what other processes say of our own messages."""
         self.clock = CLOCK_LIMIT - 1

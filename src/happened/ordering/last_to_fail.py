@@ -1,14 +1,14 @@
 """Which members of a group failed last, if all of them have: Skeen, "Determining the Last Process to Fail",
 ACM Transactions on Computer Systems 3(1), 1985.
 
-Assumes    a member that acts on the failure of another has recorded it in stable storage first (`gone` of a
-           machine is in its snapshot, and so in the journal), and nobody is recorded who has not failed.
-Promises   the members that no other member outlived: what they recorded is the newest there is, and recovery
-           starts from there. Whoever is recovered before that can be known is told whom to wait for.
+Assumes    a member that acts on the failure of another has first recorded that failure in stable storage (a
+           machine's `gone` is in its snapshot, and so in the journal), and only failed members are recorded.
+Promises   the members that no other member outlived: their records are the newest, and recovery starts from
+           them. A caller that asks too early is told which members must recover first.
 
-A member that recorded the failure of another failed after it. So no member that somebody recorded was last;
-and a member that nobody recorded was, unless somebody who has not recovered yet may have recorded it. Those
-whom it outlived itself cannot have.
+A member that recorded the failure of another failed after it. So no member whose failure is recorded was
+last. A member whose failure nobody recorded was last, unless a member that has not recovered yet may have
+recorded it; a member that it outlived itself cannot have.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from ..core.errors import LocalProtocolError
 
 
 def last_to_fail(group: int, recorded: Mapping[int, int]) -> int:
-    """The set of members of a group that failed last. `recorded` has, for each member that is recovered, the
-    set of those whose failures it recorded. Refused while others must recover first; the error names them."""
+    """The set of members of a group that failed last. `recorded` maps each recovered member to the set of
+    members whose failures it recorded. Raises while others must recover first; the error names them."""
     last, awaited = perhaps_last(group, recorded)
     if awaited:
         names = ", ".join(map(str, unpack(awaited)))
@@ -30,8 +30,8 @@ def last_to_fail(group: int, recorded: Mapping[int, int]) -> int:
 
 
 def perhaps_last(group: int, recorded: Mapping[int, int]) -> tuple[int, int]:
-    """The members that nobody is recorded to have outlived, and those who must recover before that is known
-    of all of them: if these are none, the former failed last."""
+    """Two sets: members whose failure no recovered member recorded, and members that must recover before we
+    know that all of the first set failed last. If the second set is empty, they did."""
     silent = group & ~pack(recorded)
     last = group
     for failed in recorded.values():
@@ -43,7 +43,7 @@ def perhaps_last(group: int, recorded: Mapping[int, int]) -> tuple[int, int]:
 
 
 def _outlived(member: int, recorded: Mapping[int, int]) -> int:
-    """Those who failed before this member, as far as it recorded it, or those did who failed before it."""
+    """The members that failed before this one, by its own record or by the records of those members."""
     outlived, new = 0, recorded[member]
     while new:
         outlived |= new

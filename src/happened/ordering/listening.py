@@ -1,13 +1,13 @@
-"""The delivery side of a protocol, for a driver that keeps what was delivered in a store of its own.
+"""The receiving side of a protocol, for a driver that keeps delivered messages in a store of its own.
 
-A stream processor wants its state in small records and not as one machine. For a protocol that `Listens`,
-what is deliverable at a process depends on nothing but a clock for each sender: a message waits for some
-(sender, clock), and its delivery brings some senders' clocks forward. `ReplicaListener` tells both.
+A stream processor wants its state in small records and not as one machine. For a protocol with the capability
+`Listens`, a vector of one clock per sender decides what is deliverable at a process: a message waits for
+certain (sender, clock) pairs, and its delivery raises certain clocks. `ReplicaListener` tells both.
 
-Assumes    that the process sends nothing in this protocol, or only on what its driver has delivered: optimal
-           protocols leave out what a sender knows to be delivered, and the process itself may have told it.
-Leaves out sending. What a process says of its own messages is not checked, and in protocols for broadcasts
-           it is not made to wait for its own.
+Assumes    that the process sends nothing in this protocol, or only after what its driver has delivered:
+           optimal protocols leave out what a sender knows to be delivered, perhaps from this process.
+Leaves out sending. What other processes say of this process's messages is not checked, and in broadcast
+           protocols the process is not made to wait for its own broadcasts.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ class Heard(NamedTuple):
     """A message as one destination hears it."""
 
     key: MessageKey
-    wants: tuple[Want, ...]  # each met once that sender's clock is as high
-    moves: tuple[Want, ...]  # the clocks that its delivery reaches
+    wants: tuple[Want, ...]  # a want is met once the clock of its sender is as high
+    moves: tuple[Want, ...]  # the sender clocks that the delivery of this message reaches
 
 
 class ReplicaListener:
@@ -40,8 +40,8 @@ class ReplicaListener:
         self._machine = machine
 
     def hear(self, message: Any) -> Heard:
-        """RemoteProtocolError if no correct peer can have sent it here."""
+        """What this message wants and moves here; RemoteProtocolError if no correct peer can have sent it."""
         machine = self._machine
         message = machine.checked(message)
-        wants: Iterable[Want] = machine.missing(message)  # of a machine that has delivered nothing: all
+        wants: Iterable[Want] = machine.missing(message)  # all: it has delivered nothing
         return Heard((message.sender, message.clock), tuple(wants), tuple(machine.moves(message)))

@@ -1,14 +1,14 @@
-"""The shape of a delivery-order protocol, as drivers see it.
+"""The interface of a delivery-order protocol, as drivers see it.
 
-A machine is a plain object: one method per input, each returning the effects to perform. It has no
-clock, socket, dice or log of its own. Input that breaks the rules raises and leaves the state as it
-was; duplicates made by the network are normal input and change nothing.
+A machine is a plain object with one method per input, each of which returns the effects to perform. It has no
+clock, socket, random generator or log of its own. Input that breaks the rules raises an error and leaves the
+state unchanged; duplicates made by the network are normal input and change nothing.
 
-Local events are numbered 1, 2, … in the order a driver records them: one for each `multicast`, one
-for each `receive`, one for each `Deliver` it returns, one for each `tick`.
+Local events are numbered 1, 2, … in the order in which a driver records them: one for each `multicast`, each
+`receive`, each `Deliver` that it returns, and each `tick`.
 
-`process.py` has what all machines of this package share, `holding.py` what those share that hold messages
-back, and `capabilities.py` what drivers may ask of some machines only.
+`process.py` has what all machines of this package share, `holding.py` what machines share that hold messages
+back, and `capabilities.py` what drivers can ask of only some machines.
 """
 
 from collections.abc import Iterable
@@ -30,22 +30,22 @@ def key_of(message: Any) -> MessageKey:
 
 
 class Held(NamedTuple):
-    """A message that has arrived and may not be delivered yet, and why."""
+    """A message that has arrived but cannot be delivered yet, with the messages that it waits for."""
 
     message: Any
-    waits_for: tuple[MessageKey, ...]  # the (sender, clock) of each undelivered message it needs
+    waits_for: tuple[MessageKey, ...]  # the (sender, clock) of each undelivered message that it waits for
     since: int  # the local event at which it arrived
 
 
 class Hop(NamedTuple):
-    """A transmission under the name it has on one stretch of its way, where messages are relayed."""
+    """A transmission over one stretch of a relayed message's route, under its name on that stretch."""
 
-    part: str  # the part of the system whose hops are ordered among each other; empty: all of it
+    part: str  # the part of the system whose hops are ordered among each other; empty: the whole system
     relay: int
-    clock: int  # of the relay, in this part
-    to: frozenset[int]  # the processes it is addressed to
-    watching: frozenset[int]  # of these, those that only take note
-    units: frozenset[Unit]  # about hops of the same part
+    clock: int  # the relay's clock in this part
+    to: frozenset[int]  # the processes to which this hop is addressed
+    watching: frozenset[int]  # the members of `to` that only take note of the hop
+    units: frozenset[Unit]  # units about hops of the same part
 
     @property
     def key(self) -> MessageKey:
@@ -60,7 +60,7 @@ class Multicast(NamedTuple):
 
 
 class Machine(Protocol):
-    """What every driver needs of every protocol; `capabilities.py` has what only some can do."""
+    """What every driver needs of every protocol; `capabilities.py` lists what only some machines can do."""
 
     facts: ClassVar[Facts]
 
@@ -72,30 +72,30 @@ class Machine(Protocol):
         """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
 
     def pending(self) -> list[Held]:
-        """The messages that have arrived and wait, in order of arrival unless the protocol says otherwise."""
+        """The messages held here, in order of arrival unless the protocol says otherwise."""
 
     def snapshot(self) -> bytes:
-        """The whole state; equal states give equal bytes."""
+        """The whole state as bytes; equal states give equal bytes."""
 
     def restore(self, data: bytes) -> None:
         """Replace this machine's state by a snapshot of the same protocol."""
 
-    # What bounds need.
+    # Sizes that drivers compare with their limits.
 
     @property
     def pending_count(self) -> int:
-        """How many messages `pending` lists, in time linear in that."""
+        """How many messages `pending` lists; takes time linear in that number."""
 
     @property
     def pending_bytes(self) -> int:
-        """The bytes of their payloads."""
+        """The total size of the payloads of all messages that `pending` lists."""
 
     @property
     def queued(self) -> int:
-        """How many multicasts of ours the protocol keeps back or has not finished; a process leaves when
-        there are none."""
+        """How many of our multicasts the protocol keeps back or has not finished. A process may leave when
+        this is zero."""
 
     @property
     def kept_bytes(self) -> int:
-        """How much it keeps of our multicasts that have gone out until everybody has them, beyond what it
-        keeps when nothing is under way: a driver lets the application wait while this is too much."""
+        """The bytes kept of our sent multicasts until every destination has them, beyond what is kept when
+        nothing is under way. A driver makes the application wait while this number is too large."""

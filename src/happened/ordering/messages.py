@@ -1,13 +1,13 @@
-"""What the messages of all protocols have in common.
+"""What the messages of all protocols share: fields, and the size of their control information.
 
-A message is a named tuple, for speed. Its class extends `Application` or `Control` and lists the fields that
-it adds to theirs:
+For speed, a message is a named tuple. Its class extends `Application` or `Control` and lists the fields that
+it adds to the fields of that class:
 
     class RstMessage(Application):     # sender, clock, n, dests, then
         matrix: int
         payload: bytes
 
-A field takes precedence over a property of the same name in a class that is extended.
+A field of a class takes precedence over a property of the same name in the class that it extends.
 """
 
 from collections import namedtuple
@@ -22,17 +22,17 @@ from .machine import MessageKey, Unit
 from .notation import described, key_name
 
 ENTRY_BYTES = 4 + 2
-"""The papers' model: the clock and the sender of the message that an entry speaks of."""
+"""The size of an entry in the papers' model: clock and sender of the message that the entry is about."""
 
 UNIT_BYTES = 2
-"""The same for each destination that an entry names."""
+"""The size of one destination in an entry, in the papers' model."""
 
 Entry = tuple[int, int, int]
-"""(sender, clock, set of destinations) of a message that another one speaks of."""
+"""(sender, clock, set of destinations) of a message about which another message carries information."""
 
 
 class WholeMessage(NamedTuple):
-    """An application message as its origin made it, which another message brings."""
+    """An application message as its origin made it, carried inside another message."""
 
     sender: int
     clock: int
@@ -42,19 +42,19 @@ class WholeMessage(NamedTuple):
 
 @dataclass_transform(frozen_default=True)
 class _Fields(type):
-    """Makes a class a named tuple of its annotated fields, after those of the classes that it extends."""
+    """Turns a class into a named tuple of the annotated fields of the classes it extends, then its own."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_Fields":
         (base,) = bases
         names, defaults = [*getattr(base, "_fields", ())], {**getattr(base, "_field_defaults", {})}
-        own = get_annotations(type(name, (), dict(namespace)))  # Python 3.14 keeps them elsewhere than 3.11
+        own = get_annotations(type(name, (), dict(namespace)))  # Python 3.14 stores them elsewhere than 3.11
         defaults |= {field: namespace.pop(field) for field in own if field in namespace}
         fields = namedtuple(name, [*names, *own], defaults=defaults.values())  # type: ignore[misc]
         return super().__new__(cls, name, (fields, base), namespace | {"__slots__": ()})
 
 
 class Record(tuple[Any, ...], metaclass=_Fields):
-    """A named tuple, as type checkers see it."""
+    """The base of all named tuples made by `_Fields`, as type checkers see them."""
 
     if TYPE_CHECKING:
         _fields: ClassVar[tuple[str, ...]]
@@ -65,18 +65,18 @@ class Record(tuple[Any, ...], metaclass=_Fields):
 def _printed(message: Any) -> str:
     try:
         return described(message)
-    except Exception:  # fields that no correct peer sends, which a refusal has to name
+    except Exception:  # only an incorrect peer sends such fields; an error text must still name the message
         return tuple.__repr__(message)
 
 
 class ProtocolMessage(Record):
-    """What one transmission carries. Values: never changed once made. An application message is named by its
-    sender and clock, whoever relays it. A control message (an acknowledgement, say) is for no application:
-    its `dests` is empty, and its sender and clock name the application message it speaks of, clock 0 meaning
-    none."""
+    """What one transmission carries. Messages are immutable values. An application message is named by its
+    sender and clock, whichever process relays it. A control message (an acknowledgement, say) reaches no
+    application: its `dests` is empty, and its sender and clock name the application message that it is about;
+    clock 0 means none."""
 
-    costs = 0  # its `model_bytes`, if that is always the same
-    entry_bytes, unit_bytes = ENTRY_BYTES, UNIT_BYTES  # otherwise, of each of its entries and units
+    costs = 0  # `model_bytes` of every message of this class; 0: it varies
+    entry_bytes, unit_bytes = ENTRY_BYTES, UNIT_BYTES  # if it varies: bytes per entry and per unit
 
     @property
     def sender(self) -> int:
@@ -92,30 +92,30 @@ class ProtocolMessage(Record):
 
     @property
     def dests(self) -> int:
-        """The destinations as a bit set."""
+        """The destinations of an application message as a bit set."""
         return 0
 
     @property
     def to(self) -> frozenset[int]:
-        """The destinations."""
+        """The destinations as a frozenset."""
         return frozenset(unpack(self.dests))
 
     @property
     def via(self) -> int | None:
-        """The process that puts it on a link, where the message tells; None where any may."""
+        """The process that puts this message on a link, if a field tells; None if any process may."""
         return None
 
     def about(self) -> Iterable[Entry]:
-        """What it says of other messages."""
+        """The entries that this message carries about other messages."""
         return ()
 
     def units(self) -> frozenset[Unit]:
-        """The explicit units carried about messages other than this one."""
+        """The units (source, clock, destination) that this message carries about other messages."""
         return frozenset((s, t, d) for s, t, dests in self.about() for d in unpack(dests))
 
     def settled(self) -> frozenset[MessageKey]:
-        """The messages of entries that are carried without a unit: they only say that all older messages of
-        their senders are settled too."""
+        """The messages whose entries carry no unit: such an entry only says that the message and all older
+        messages of its sender are settled."""
         about = list(self.about())
         told = {entry[:2] for entry in about if entry[2]}
         return frozenset(entry[:2] for entry in about).difference(told)
@@ -132,12 +132,12 @@ class ProtocolMessage(Record):
 
 
 class BareApplication(ProtocolMessage):
-    """A message for an application, with a sender, a clock, destinations and a payload in whatever fields. It
-    prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: a reader cannot decode the packed numbers."""
+    """A message for an application; a subclass chooses the fields that hold sender, clock, destinations and
+    payload. It prints as in the papers, M(0,1)→{1,2}; 5,1:{6}, since no reader can decode packed numbers."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__repr__ = _printed  # type: ignore[method-assign]  # that of the named tuple would come first
+        cls.__repr__ = _printed  # type: ignore[method-assign]  # the named tuple's own would come first
 
     @property
     def via(self) -> int | None:
@@ -145,40 +145,40 @@ class BareApplication(ProtocolMessage):
 
     @property
     def receiver(self) -> int | None:
-        """The one process that this copy was made for, where copies differ."""
+        """The one process for which this copy was made; None if all copies are the same."""
         return None
 
     def carries(self) -> tuple[Any, ...]:
-        """The application messages in it, whole: itself and those of others. Each has a sender, a clock,
-        dests and a payload as its origin made them, whoever passes it on."""
+        """The whole application messages inside this one: its own and those of others. Each has sender,
+        clock, dests and payload as its origin made them, whichever process passes it on."""
         return (self,)
 
     def known_to(self, n: int) -> Self:
-        """The same message as a larger system of n processes sees it."""
+        """The same message, extended to a larger system of n processes."""
         return self
 
     def _repr_html_(self) -> str:
-        """For notebooks: as it prints, and what it costs."""
+        """For notebooks: the printed form of the message, and its cost."""
         entries, units = self.size()
         cost = f"{entries} entries, {units} units, {self.model_bytes()} bytes in the papers' model"
         return f"<code>{escape(repr(self))}</code><br><small>{cost}</small>"
 
 
 class Application(BareApplication):
-    """A message for an application, with the usual fields first."""
+    """A message for an application whose first fields are the usual ones."""
 
     sender: int
     clock: int
-    n: int  # how many processes its sender knew
+    n: int  # the number of processes that its sender knew
     dests: int  # bit set
 
 
 class Control(ProtocolMessage):
-    """A message of the protocol to itself. A field `clock` names the application message that it is about.
-    `str` is how stories tell of it, on one line: `says` as the paper writes it, or by its name."""
+    """A message from the protocol at one process to that at another. Its field `clock`, if any, names the
+    application message that it is about. `str` gives the line in stories: `says` filled in, or a name."""
 
-    says = ""  # a format; {0.clock} is its clock
-    counts = ""  # the fields whose items are its entries; none: it is one
+    says = ""  # a format string in the paper's words; {0.clock} is this message's clock
+    counts = ""  # the fields whose items count as entries; empty: the message counts as one entry
     sender: int
 
     def __str__(self) -> str:
@@ -201,10 +201,10 @@ class Control(ProtocolMessage):
 
 
 def field(name: str) -> Any:
-    """A property of a message that is one of its fields: `via = field("by")`."""
+    """A property that reads one field of the message: `via = field("by")`."""
     return property(attrgetter(name))
 
 
 def broadcasts(about: Iterable[MessageKey], dests: int) -> Iterator[Entry]:
-    """What a message to these destinations says of broadcasts: that each of them went there too."""
+    """The entries that a message to `dests` carries about broadcasts, each of which went to `dests` too."""
     return ((sender, clock, dests & ~(1 << sender)) for sender, clock in about)

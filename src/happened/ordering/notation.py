@@ -1,4 +1,4 @@
-"""Messages, logs and what is carried, as Kshemkalyani & Singhal write them: M(0,1)→{1,2} and 5,1:{6}."""
+"""Prints messages, logs and entries as Kshemkalyani & Singhal write them: M(0,1)→{1,2} and 5,1:{6}."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ def message_name(message: Any) -> str:
 
 
 def described(message: Any) -> str:
-    """A message with what it carries, or a control message as it calls itself."""
+    """An application message with the entries that it carries; a control message in its own words."""
     if not message.to:
         return str(message)
     return f"{message_name(message)}; {carried(message)}"
@@ -30,8 +30,8 @@ def hop_name(key: MessageKey) -> str:
 
 
 def holding(held: Held, hop: Hop | None = None) -> str:
-    """A held message and what it waits for; itself, if its place in an order is not known yet. Where it came
-    in a hop, it waits for others."""
+    """A held message and the messages that it waits for. A message whose place in a total order is unknown
+    waits for itself, unless it came in a hop: then it waits for others."""
     own = held.message.sender, held.message.clock
     if hop is not None:
         lacking = [hop_name(key) for key in held.waits_for]
@@ -42,7 +42,7 @@ def holding(held: Held, hop: Hop | None = None) -> str:
 
 
 def entries(of: Iterable[tuple[int, int, Iterable[int]]]) -> str:
-    """Entries (sender, clock, Dests) in order; an empty set is written ∅."""
+    """Prints entries (sender, clock, Dests) in order; an empty set is written ∅."""
     written = [
         f"{s},{t}:{dests(to) if to else '∅'}" for s, t, to in sorted((s, t, sorted(d)) for s, t, d in of)
     ]
@@ -50,7 +50,7 @@ def entries(of: Iterable[tuple[int, int, Iterable[int]]]) -> str:
 
 
 def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
-    """The units of each message as one entry, in order."""
+    """One entry per message, in order, that has all destinations which the units name for that message."""
     sets: dict[tuple[int, int], set[int]] = {}
     for s, t, d in units:
         sets.setdefault((s, t), set()).add(d)
@@ -58,8 +58,8 @@ def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
 
 
 def carried(message: Any, units: frozenset[Unit] | None = None) -> str:
-    """The entries, and how many they are in the protocol's own way of counting, unless that is one for each
-    message. `units` are the message's own by default, or the same under other names."""
+    """Prints the units of a message as entries; adds the protocol's own count of entries if that is not one
+    per message. `units`: the same units under other names; the message's own by default."""
     about = grouped(message.units() if units is None else units)
     if units is None:
         about += [(s, t, frozenset()) for s, t in message.settled()]

@@ -1,8 +1,8 @@
-"""What every machine is, whatever its protocol: a process with a clock, other processes it may address, and a
-state that can be saved.
+"""What all machines share, whatever their protocol: a process with a clock, the processes that it may
+address, and a state that can be saved.
 
-A protocol adds `multicast` and `receive`, and declares what it keeps (snapshots.py), or has a `save` and a
-`load` of its own. The refusals that every protocol shares are here, so that all refuse in the same words.
+A protocol adds `multicast` and `receive`, and declares the attributes to be saved (snapshots.py), or has a
+`save` and a `load` of its own. Checks that all protocols share are here, so that their errors read the same.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from .machine import Effect, Held, Multicast
 from .snapshots import Keeper, opened, seal
 
 State = dict[str, Any]
-"""Values that `snapshots` can write, by name."""
+"""Values by name that `snapshots` can write."""
 
 
 class Process(Keeper):
@@ -32,8 +32,8 @@ class Process(Keeper):
             raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
         self.me = me
         self.n = n
-        self.gone = 0  # bit set: those who have left, and whose index nobody else has been given
-        self.forgotten = 0  # bit set: of those, the ones whose index may be given again
+        self.gone = 0  # bit set: departed processes whose index has not been reused
+        self.forgotten = 0  # bit set: the members of `gone` whose index may be reused
         self.clock = 0
         self.events = 0  # local events so far, numbered as machine.py says
         self._begin(n)
@@ -46,12 +46,12 @@ class Process(Keeper):
 
     @property
     def present(self) -> int:
-        """The set of those who have not left."""
+        """The set of processes that have not left, ourselves included."""
         return ((1 << self.n) - 1) & ~self.gone
 
     @property
     def others(self) -> int:
-        """The set of those, without ourselves."""
+        """The set of present processes without ourselves."""
         return self.present & ~(1 << self.me)
 
     @property
@@ -77,7 +77,7 @@ class Process(Keeper):
     def pending_bytes(self) -> int:
         return sum(len(held.message.payload) for held in self.pending())
 
-    # Who is there.
+    # Membership.
 
     def join(self, process: int) -> list[Effect]:
         if not self.facts.membership.joins:
@@ -125,7 +125,7 @@ class Process(Keeper):
     # Events.
 
     def destinations(self, to: Iterable[int], payload: bytes) -> int:
-        """The set a multicast is for; it is not counted as an event yet."""
+        """The destinations of a multicast as a bit set, or an error; the event is not counted yet."""
         try:
             members = tuple(to)
         except TypeError:
@@ -143,7 +143,7 @@ class Process(Keeper):
         raise LocalProtocolError(f"process {member} {state} and cannot be sent to")
 
     def everybody(self, to: Iterable[int], payload: bytes) -> int:
-        """The same for protocols that only send to everybody present, with or without ourselves."""
+        """As `destinations`, for protocols that only send to all present processes, us included or not."""
         dests = self.destinations(to, payload)
         left_out = self.present & ~dests & ~(1 << self.me)
         if left_out:
@@ -152,7 +152,7 @@ class Process(Keeper):
         return dests
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
-        """The set a multicast is for, or a refusal."""
+        """The destinations of a multicast as a bit set; raises if the protocol does not allow them."""
         return self.destinations(to, payload)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
@@ -171,7 +171,7 @@ class Process(Keeper):
         return self.next_clock()
 
     def next_clock(self, after: int = 0) -> int:
-        """The clock of a new event; beyond `after` too."""
+        """The clock of a new event; it is also larger than `after`."""
         clock = (self.clock if self.clock >= after else after) + 1
         if clock >= CLOCK_LIMIT:
             raise LocalProtocolError("the clock has reached its limit of 2^63 events")
@@ -180,7 +180,7 @@ class Process(Keeper):
         return clock
 
     def arrival(self) -> int:
-        """The number of the event at which something arrived."""
+        """Count the arrival of a message as a local event; returns the number of that event."""
         self.events += 1
         return self.events
 
@@ -192,14 +192,14 @@ class Process(Keeper):
         return [Send(d, message) for d in unpack(dests)]
 
     def to_others(self, message: Any, dests: int) -> list[Effect]:
-        """The same message for each of these; if we are among them, it is delivered at once."""
+        """Send the same message to each process in `dests`; if we are in the set, deliver it here at once."""
         effects = self.to_each(message, dests & ~(1 << self.me))
         return [*effects, self.delivery(message)] if dests >> self.me & 1 else effects
 
     # Refusals.
 
     def check(self, received: Any, kind: type) -> None:
-        """Refuse what no correct peer can have sent to us; the state is as it was."""
+        """Raise if no correct peer can have sent this message to us; the state is unchanged."""
         if not isinstance(received, kind):
             raise RemoteProtocolError(f"not a {kind.__name__}: {received!r:.100}")
         message: Any = received
@@ -216,7 +216,7 @@ class Process(Keeper):
             raise refusal(message, "claims to be ours, and we never sent it")
 
     def check_known(self, message: Any, clock: int) -> None:
-        """Refuse a message that speaks of our event at this clock, if we have not got there."""
+        """Raise if a message depends on an event of ours at this clock that has not happened."""
         if clock > self.clock:
             raise refusal(message, "depends on a message we never sent")
 
@@ -227,7 +227,7 @@ class Process(Keeper):
         return seal(self.facts.name, process=identity, **self._saved())
 
     def restore(self, data: bytes) -> None:
-        before = dict(vars(self))  # what `load` changes it replaces, so these values stay as they are
+        before = dict(vars(self))  # `load` replaces these values and mutates none
         with opened(self.facts.name, data) as state:
             try:
                 self.me, self.n, self.gone, self.clock, self.events = state["process"]

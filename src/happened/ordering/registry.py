@@ -65,7 +65,7 @@ _OURS: tuple[type[Machine], ...] = (
     psync.ContextGraph,
     sequencer.SequencerTotalOrder,
 )
-# Incomplete orders take more than destinations and a payload, which most drivers have not got.
+# Their `multicast` needs an argument beside destinations and payload, which most drivers cannot give.
 _INCOMPLETE: dict[str, type[Machine]] = {
     machine.facts.name: machine for machine in (Labelled, ManagedMulticast, Priorities)
 }
@@ -75,7 +75,7 @@ _listeners: list[Callable[[Facts], object]] = []
 
 
 def register(machine: type[Machine]) -> None:
-    """Make a protocol known under the name that its facts give."""
+    """Make a protocol known under the name in its facts."""
     facts = machine.facts
     if facts.name in _machines:
         raise LocalProtocolError(f"there is a protocol called {facts.name!r} already")
@@ -91,7 +91,7 @@ def register(machine: type[Machine]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a protocol that was registered."""
+    """Remove a protocol that was registered."""
     if name not in _machines or any(machine.facts.name == name for machine in _OURS):
         raise LocalProtocolError(f"no protocol called {name!r} was registered")
     facts = _machines.pop(name).facts
@@ -100,33 +100,33 @@ def unregister(name: str) -> None:
 
 
 def when_unregistered(listener: Callable[[Facts], object]) -> None:
-    """Call `listener` with the facts of each protocol that is forgotten; what it derived from them goes."""
+    """Call `listener` with the facts of each unregistered protocol, so that it can drop what it derived."""
     _listeners.append(listener)
 
 
 def protocols() -> Mapping[str, Facts]:
-    """Every protocol by name, with what it promises and assumes."""
+    """The facts of every protocol by name: what it promises and assumes."""
     _announced()
     return MappingProxyType({name: machine.facts for name, machine in _machines.items()})
 
 
 def incomplete() -> Mapping[str, Facts]:
-    """The protocols of incomplete orders by name: a multicast takes a keyword more (`Qualifier`)."""
+    """Facts by name of incomplete orders; `multicast` takes one more keyword argument there (`Qualifier`)."""
     return MappingProxyType({name: machine.facts for name, machine in _INCOMPLETE.items()})
 
 
 def declared() -> list[Facts]:
-    """The facts of every protocol, of incomplete orders too: all that `wire` must know."""
+    """The facts of all protocols, also of incomplete orders; `wire` needs no others."""
     return [*protocols().values(), *incomplete().values()]
 
 
 def able(capability: type[object]) -> list[str]:
-    """The `protocols` whose machines have this capability (capabilities.py)."""
+    """The names in `protocols` whose machines have this capability (capabilities.py)."""
     return sorted(name for name in protocols() if issubclass(_machines[name], capability))
 
 
 def facts_of(name: str) -> Facts:
-    """The facts of a protocol, which may be that of an incomplete order."""
+    """The facts of the protocol of this name, complete or incomplete order."""
     known = {facts.name: facts for facts in declared()}
     if name not in known:
         names = ", ".join(sorted(known))
@@ -150,7 +150,7 @@ def create(name: str, me: int, n: int, **options: Any) -> Machine:
 
 @cache
 def _announced() -> None:
-    """Register what installed packages announce; looking for it takes time and is done once."""
+    """Register the protocols that installed packages announce. The search takes time and is done once."""
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=ENTRY_POINTS):

@@ -1,13 +1,13 @@
-"""What a machine keeps: declared once, and from that begun, grown when somebody joins, saved and restored.
+"""Attributes of a machine, declared once; the declaration says how to create, grow, save and restore each.
 
     class KimKim(GroupProcess[KimMessage]):
         _direct: int = kept(VECTOR)
         _epoch: int = kept(within="role")
 
-In a snapshot the first is called "direct", and the second is a part of the tuple "role", in the order in
-which the class declares them. A snapshot is JSON with the protocol's name and version. Its values are
-numbers, None, text, bytes, and tuples of these; they come back as they went. Long numbers are written in
-hexadecimal, since Python bounds the length of decimal ones it will parse.
+In a snapshot, the first attribute is called "direct", and the second is a part of the tuple "role", whose
+parts have the order in which the class declares them. A snapshot is JSON with the protocol's name and
+version. Its values are numbers, None, text, bytes, and tuples of these; reading gives back equal values. Long
+numbers are written in hexadecimal, since Python limits the length of decimal numbers that it parses.
 """
 
 import json
@@ -21,7 +21,7 @@ from ..core.errors import LocalProtocolError
 from ..core.lanes import lanes
 
 VERSION = 1
-_SHORT = 1 << 53  # what every reader of JSON takes for a whole number
+_SHORT = 1 << 53  # the limit up to which every JSON reader keeps whole numbers exact
 
 
 def _same(value: Any) -> Any:
@@ -29,8 +29,8 @@ def _same(value: Any) -> Any:
 
 
 class Form(NamedTuple):
-    """How an attribute begins in a system of n processes, is written into a snapshot and read from it, and
-    changes when the system grows from so many processes to so many."""
+    """How an attribute is created in a system of n processes, written into a snapshot, read from a snapshot,
+    and changed when the system grows from `old` to n processes."""
 
     fresh: Callable[[int], Any]
     write: Callable[[Any], Any] = _same
@@ -39,53 +39,53 @@ class Form(NamedTuple):
 
 
 NUMBER = Form(lambda n: 0)
-"""A number or a set of processes."""
+"""One number, or a set of processes as a bit set."""
 FLAG = Form(lambda n: False, int, bool)
 NUMBERS = Form(lambda n: [0] * n, tuple, list, lambda values, old, n: [*values, *[0] * (n - old)])
 """A list with a number for each process."""
 TABLE = Form(lambda n: {}, lambda table: tuple(sorted(table.items())), dict)
-"""A dict from numbers to values that a snapshot can have."""
+"""A dict from numbers to values that a snapshot can hold."""
 PAIRS = Form(
     lambda n: {},
     lambda table: tuple(sorted((*pair, value) for pair, value in table.items())),
     lambda rows: {(a, b): value for a, b, value in rows},
 )
-"""The same from pairs of numbers."""
+"""A dict from pairs of numbers to values that a snapshot can hold."""
 SET = Form(lambda n: set(), lambda values: tuple(sorted(values)), set)
 VECTOR = NUMBER._replace(grown=lambda vector, old, n: lanes(old).widened(vector, n))
-"""Lanes."""
+"""A packed vector with one lane per process (core/lanes.py)."""
 
 
 def widened(vectors: Iterable[int], old: int, n: int) -> list[int]:
-    """Lanes of old processes for each of them, as a system of n processes sees them."""
+    """Vectors over `old` processes, extended to n processes; a zero vector is added for each new process."""
     return [*(lanes(old).widened(vector, n) for vector in vectors), *[0] * (n - old)]
 
 
 VECTOR_TABLE = TABLE._replace(
     grown=lambda table, old, n: {key: lanes(old).widened(vector, n) for key, vector in table.items()}
 )
-"""A dict from numbers to lanes."""
+"""A dict from numbers to packed vectors."""
 VECTORS = NUMBERS._replace(grown=widened)
-"""A list with lanes for each process."""
+"""A list with one packed vector for each process."""
 
 
 def table(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Form:
-    """A dict, empty in the beginning."""
+    """A dict that starts empty, with its own functions to write and read it."""
     return Form(lambda n: {}, write, read)
 
 
 def valued(value: Any) -> Form:
-    """Something that begins as this, and that a snapshot can have."""
+    """An attribute that starts with this value; a snapshot must be able to hold it."""
     return Form(lambda n: value)
 
 
 def records(kind: Any, make: Callable[[Iterable[Any]], Any] = list) -> Form:
-    """A list or the like of named tuples of this type."""
+    """A list, or another collection that `make` builds, of named tuples of this type."""
     return Form(lambda n: make(()), tuple, lambda values: make(map(reader(kind), values)))
 
 
 def by_key(kind: Any, key: Callable[[Any], Any], *, in_order: bool = False) -> Form:
-    """A dict of named tuples of this type, whose keys follow from them; written as it stands or in order."""
+    """A dict of named tuples of this type; `key` computes each key. `in_order`: write it sorted."""
 
     def write(table: dict[Any, Any]) -> list[Any]:
         return [value for _, value in sorted(table.items())] if in_order else [*table.values()]
@@ -95,7 +95,7 @@ def by_key(kind: Any, key: Callable[[Any], Any], *, in_order: bool = False) -> F
 
 @cache
 def reader(kind: Any) -> Callable[[Any], Any]:
-    """What makes a value of this type from the plain tuples that a snapshot has, as its annotations say."""
+    """A function that makes a value of this type from a snapshot's plain tuples, by its annotations."""
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
         one = reader(get_args(kind)[0])
         return _same if one is _same else lambda values: tuple(map(one, values))
@@ -116,14 +116,14 @@ class _Kept(NamedTuple):
 
 
 def kept(form: Form = NUMBER, *, within: str = "") -> Any:
-    """An attribute of a `Keeper`; `within`: the name of the tuple that has it in a snapshot."""
+    """Declare an attribute of a `Keeper`; `within`: the tuple of the snapshot that it is a part of."""
     return _Kept(form, within)
 
 
 class Keeper:
-    """Something that begins, grows, is saved and is restored as the attributes that it keeps say."""
+    """An object that its `kept` declarations create, grow, save and restore."""
 
-    _forms: ClassVar[dict[str, dict[str, Form]]] = {}  # by name in a snapshot, forms by attribute
+    _forms: ClassVar[dict[str, dict[str, Form]]] = {}  # name in a snapshot -> attribute -> form
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -152,7 +152,7 @@ class Keeper:
         return state
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over what `save` gave. If that fails, whoever calls this puts the attributes back."""
+        """Restore the attributes that `save` returned. If this raises, the caller restores the old ones."""
         for title, forms in self._forms.items():
             values = state[title] if len(forms) > 1 else (state[title],)
             for (name, form), value in zip(forms.items(), values, strict=True):
@@ -160,13 +160,13 @@ class Keeper:
 
 
 class Part(Keeper):
-    """A part of a machine, whose state is a tuple in the snapshot of that."""
+    """A part of a machine; its state is one tuple in the machine's snapshot."""
 
     def state(self) -> tuple[Any, ...]:
         return tuple(self.save().values())
 
     def resume(self, state: tuple[Any, ...]) -> Self:
-        """Take over what `state` gave; returns itself."""
+        """Restore the state that `state` returned; returns this object."""
         self.load(dict(zip(self._forms, state, strict=True)))
         return self
 
@@ -180,7 +180,7 @@ def seal(protocol: str, **state: Any) -> bytes:
 
 @contextmanager
 def opened(protocol: str, data: bytes) -> Iterator[dict[str, Any]]:
-    """The state in these bytes; whatever goes wrong inside the `with` means that they are no snapshot."""
+    """The state in these bytes; any error inside the `with` is reported as an invalid snapshot."""
     try:
         state = json.loads(data)
         if (state["protocol"], state["version"]) != (protocol, VERSION):

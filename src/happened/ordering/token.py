@@ -1,16 +1,16 @@
-"""The right to send, for protocols whose sends must be serialized: one token, which whoever wants to send
-asks for (Suzuki & Kasami, "A distributed mutual exclusion algorithm", ACM TOCS 3(4), 1985).
+"""The right to send, for protocols whose sends must be serialized: one token, for which a process asks when
+it wants to send (Suzuki & Kasami, "A distributed mutual exclusion algorithm", ACM TOCS 3(4), 1985).
 
-Assumes    reliable links; no process is lost for good while it is a member (it may be away, and come back as
-           it was); everybody hears who joins and leaves; members are numbered alike, and no index is given
-           again.
+Assumes    reliable links; no process is lost for good while it is a member (it may be away and come back with
+           its state); every process hears of joins and departures; all number the members alike, and no index
+           is recycled.
 Promises   at most one process has its turn at any time, so sends are serialized: with the token comes what
-           its last holder knew of the sends before (`latest` and `follow` of the protocol).
-           Whoever asks gets its turn, if everybody who has one ends it: who asked is served in order.
-           Process 0 has the token in the beginning. A process leaves in its turn, and hands the token over.
-Costs      a request to everybody and one token for a turn; nothing if the token is here, or if nobody asks.
-Invariant  exactly one process, or one message on its way, has the token. Nobody who has left ever gets it:
-           each left in its turn, and since then the token says that it has gone.
+           its last holder knew of earlier sends (`latest` and `follow` of the protocol).
+           Every process that asks gets its turn if every holder ends its own: requests are queued. Process 0
+           has the token in the beginning. A process leaves in its turn, and hands the token over.
+Costs      a request to every process and one token per turn; nothing if the token is here or none asks.
+Invariant  exactly one process, or one message in transit, has the token. No departed process ever gets it:
+           each left in its own turn, and since then the token says that this process has gone.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from ..core.errors import LocalProtocolError, RemoteProtocolError
 
 
 class TokenRequest(NamedTuple):
-    """A process asks for its turn, for the so many-th time."""
+    """A process asks for its turn; `number` counts its requests."""
 
     process: int
     number: int
@@ -30,9 +30,9 @@ class TokenRequest(NamedTuple):
 
 class TokenPassed(NamedTuple):
     served: tuple[tuple[int, int], ...]  # per process the number of its last request that was served
-    queue: tuple[int, ...]  # who gets it next, in this order
-    gone: int  # bit set: who has left
-    latest: Any  # what the next sender must know of the sends before
+    queue: tuple[int, ...]  # the processes that get the token next, in this order
+    gone: int  # bit set: departed processes
+    latest: Any  # what the next sender must know of earlier sends
 
 
 Effects = list[Send[Any]]
@@ -45,9 +45,9 @@ class Token:
         self.me = me
         self.n = n
         self.is_here = me == 0
-        self.wants = False  # whether it has asked for its turn, which has not ended
+        self.wants = False  # whether it has asked for a turn that has not ended
         self._asked: dict[int, int] = {}  # per process the number of its last request
-        self._served: dict[int, int] = {}  # of the token, while it is here; likewise the queue
+        self._served: dict[int, int] = {}  # the token's `served` while it is here; the same for the queue
         self._queue: list[int] = []
         self._gone = 0
 
@@ -70,7 +70,7 @@ class Token:
         return [Send(process, TokenRequest(self.me, number)) for process in self._others()]
 
     def release(self, latest: Any, *, away: bool = False) -> Effects:
-        """End our turn. `away`: pass the token on in any case, since we shall not hear who asks for it."""
+        """End our turn. `away`: pass the token on even unasked, since we shall not hear later requests."""
         if not self.is_here:
             raise LocalProtocolError(f"process {self.me} does not have the token")
         self.wants = False
@@ -88,7 +88,7 @@ class Token:
         return self._pass_on(latest) if self.is_here and not self.wants else []
 
     def receive_token(self, passed: TokenPassed) -> Effects:
-        """Take the token over; the driver has the protocol `follow` what comes with it."""
+        """Take the token over; the driver then calls the protocol's `follow` with `passed.latest`."""
         if self.is_here:
             raise RemoteProtocolError("there are two tokens")
         if passed.gone >> self.n or passed.gone >> self.me & 1 or any(p >= self.n for p in passed.queue):
@@ -99,14 +99,14 @@ class Token:
         return [] if self.wants else self._pass_on(passed.latest)
 
     def join(self, process: int) -> Effects:
-        """A process exists from now on; it has not heard what we asked for."""
+        """A new process exists; it has not heard our earlier request, so we repeat it."""
         self.n = max(self.n, process + 1)
         if self.wants and not self.is_here:
             return [Send(process, TokenRequest(self.me, self._asked[self.me]))]
         return []
 
     def leave(self, process: int, latest: Any) -> Effects:
-        """A process has left, in its turn; if it is this one, it hands the token over."""
+        """A process has left in its turn; if it is this one, it hands the token over."""
         if process != self.me:
             self._gone |= 1 << process
             return []
@@ -116,7 +116,7 @@ class Token:
         return self.release(latest, away=True)
 
     def _line_up(self) -> None:
-        """Let everybody into the queue who has asked and was not served; those after us come first."""
+        """Add every process with an unserved request to the queue, those with indices above ours first."""
         waiting = (p for p in self._others() if self._asked.get(p, 0) > self._served.get(p, 0))
         new = sorted(set(waiting) - set(self._queue), key=lambda p: (p < self.me, p))
         self._queue = [p for p in (*self._queue, *new) if not self._gone >> p & 1]

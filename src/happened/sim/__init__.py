@@ -1,1 +1,1 @@
-"""Protocols run in virtual time (a discrete-event simulator) and in every interleaving (an explorer)."""
+"""Runs protocols in virtual time (a discrete-event simulator) and in every interleaving (an explorer)."""

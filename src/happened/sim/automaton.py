@@ -1,13 +1,13 @@
 """A protocol as a transition table, and the search over its states.
 
-A transition is worked out when it is first asked for.
+A transition is computed when it is first needed.
 
-Machines are pure, so what one does depends on nothing but its state and its input. States and messages
-are interned as small integers, and each (state, input) pair is tried on a real machine once, through
-`snapshot` and `restore`; every later visit, in whatever interleaving or program, is a dictionary look-up.
+Machines are pure: what a machine does depends only on its state and its input. States and messages are
+interned as small integers, and each (state, input) pair is tried on a real machine once, through `snapshot`
+and `restore`; every later visit, in any interleaving or program, is a dictionary look-up.
 
-Assumes    a factory that treats (me, n) alike each time.
-Bound      `forget` empties the table: numbers given out before it mean nothing afterwards.
+Assumes    a factory that always makes the same machine for the same (me, n).
+Bound      `forget` empties the table: numbers from before that call are meaningless afterwards.
 """
 
 import pickle
@@ -25,14 +25,14 @@ Factory = Callable[[int, int], Machine]
 
 
 class Table:
-    """Values as small integers."""
+    """Gives values small integers as numbers."""
 
     def __init__(self, *values: Any) -> None:
         self._values = list(values)
         self._numbers = {value: number for number, value in enumerate(values)}
 
     def number(self, value: Any, key: Any = None) -> int:
-        """The number of this value, or of the one with this key."""
+        """The number of this value; `key`, if given, identifies the value instead of the value itself."""
         number = self._numbers.setdefault(value if key is None else key, len(self._values))
         if number == len(self._values):
             self._values.append(value)
@@ -46,10 +46,10 @@ class Transition(NamedTuple):
     """What a machine did with one input."""
 
     after: int
-    clock: int  # of the message this multicast sent; 0: it was no multicast
-    packets: tuple[int, ...]  # what went out, as `Automaton._packet` numbers it
+    clock: int  # the clock of the multicast; 0: the input was no multicast
+    packets: tuple[int, ...]  # the packets sent, as `Automaton._packet` numbers them
     delivered: tuple[tuple[int, int], ...]  # (sender, clock), in order
-    error: str  # what the machine raised; empty: nothing
+    error: str  # the error that the machine raised; empty: none
 
 
 class Automaton:
@@ -92,7 +92,7 @@ class Automaton:
         return self._messages[packet // self._n**2]
 
     def units(self, packet: int) -> frozenset[Unit]:
-        """What this packet's message carries about others."""
+        """The units that this packet's message carries about other messages."""
         number = packet // self._n**2
         units = self._units.get(number)
         if units is None:
@@ -109,7 +109,7 @@ class Automaton:
         return units
 
     def held(self, state: int) -> list[tuple[tuple[int, int], tuple[tuple[int, int], ...]]]:
-        """The messages held in this state, by name, each with those it waits for."""
+        """The messages held in this state, by name, each with the messages that it waits for."""
         pending = self._restore(state).pending()
         return [((held.message.sender, held.message.clock), held.waits_for) for held in pending]
 
@@ -118,7 +118,7 @@ class Automaton:
         machine = self._restore(state)
         try:
             clock, effects = act(machine)
-        except Exception as error:  # any exception at all is the verdict on the protocol under test
+        except Exception as error:  # any exception is a verdict on the protocol under test
             return Transition(state, 0, (), (), f"{type(error).__name__}: {error}")
         packets = tuple(self._packet(me, effect) for effect in effects if isinstance(effect, Send))
         delivered = tuple((effect.sender, effect.clock) for effect in effects if isinstance(effect, Deliver))
@@ -131,8 +131,8 @@ class Automaton:
         return machine
 
     def _packet(self, source: int, send: Send[Any]) -> int:
-        """A message on a link: modulo n² its channel, source · n + destination."""
-        # Equal messages whose pickles differ get two numbers: states are then merged less, never wrongly.
+        """The number of a message on a link; modulo n² it is the channel, source · n + destination."""
+        # Equal messages with different pickles get two numbers: then fewer states merge, never wrong ones.
         number = self._messages.number(send.message, pickle.dumps(send.message))
         return (number * self._n + source) * self._n + send.to
 
@@ -143,9 +143,9 @@ def breadth_first(
     perform: Callable[[S, A], S | None],
     is_over: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Reach every state from the one in `reached`, each once; returns how many actions were performed.
+    """Visit once every state reachable from the one in `reached`; returns how many actions were performed.
 
-    `reached` tells of each state from which other one, and by which action, it was reached first.
+    `reached` maps each state to the state and the action by which it was first reached.
     """
     transitions, frontier = 0, list(reached)
     while frontier and not is_over():
@@ -162,7 +162,7 @@ def breadth_first(
 
 
 def way_to(state: S, reached: dict[S, tuple[S, A] | None]) -> list[tuple[S, A]]:
-    """The first way to a state: each step with the state before it."""
+    """The first path found to a state: each step with the state before it."""
     steps = []
     while (previous := reached[state]) is not None:
         steps.append(previous)

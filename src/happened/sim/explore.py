@@ -1,20 +1,20 @@
-"""Every interleaving of every program of a given size (programs.py), judged at every step.
+"""Explores every interleaving of every program of a given size (programs.py), and judges every step.
 
-A state is what the machines know, what is in flight, and the ground truth; a step is the next send of some
-process or the arrival of some packet (with FIFO links, only the oldest of its channel). States reached in
-several ways are expanded once, which merges the interleavings that differ only in the order of steps that
-commute. The search is breadth-first, so the first violation of a kind has a schedule as short as any.
+A state consists of the machines' states, the packets in flight, and the ground truth. A step is the next send
+of some process or the arrival of some packet (with FIFO links, only the oldest of its channel). A state
+reached in several ways is expanded once, which merges interleavings that differ only in the order of steps
+that commute. The search is breadth-first, so the first violation of a kind has a shortest schedule.
 
-Checked    safety at every delivery: the promised order, causal or of each sender (none where only total order
+Checked    safety at every delivery: the promised order, causal or of each sender (neither if only total order
            is promised), at most once, only at destinations;
            agreement, where total order is promised: no two processes deliver two messages in opposite orders;
            liveness when nothing more can happen: everything delivered, nothing held;
            optimality at every event: each message and each log holds exactly the necessary units;
            and that no machine raises.
-Prunes     nothing beyond a step that is unsafe or raises: after it no answer means anything.
+Prunes     only what follows a step that is unsafe or raises, since answers are meaningless there.
 
-What is sent on receiving (relays, acknowledgements, proposals) travels like anything else; the truth knows
-of application messages only, which is what order is promised for.
+What a machine sends at a receipt (relays, acknowledgements, proposals) travels like any other message; the
+ground truth covers only application messages, whose order is promised.
 """
 
 import multiprocessing
@@ -40,11 +40,11 @@ class Violation:
     kind: str
     program: Program
     reason: str
-    schedule: tuple[str, ...]  # one line per event, ending with the event at fault
+    schedule: tuple[str, ...]  # one line per event, ending with the violating event
 
 
 class Explored(NamedTuple):
-    """What one program gave: at most one violation of each kind."""
+    """The result for one program: at most one violation of each kind."""
 
     states: int
     transitions: int
@@ -53,18 +53,18 @@ class Explored(NamedTuple):
 
 class SearchState(NamedTuple):
     machines: tuple[int, ...]
-    clocks: tuple[int, ...]  # per message of the program; 0 while unsent
-    in_flight: tuple[int, ...]  # packets, sorted; with FIFO links by channel only, so that they stay in order
-    orders: tuple[tuple[int, ...], ...]  # per process what it delivered, if agreement is judged
+    clocks: tuple[int, ...]  # per message of the program, its clock; 0 while unsent
+    in_flight: tuple[int, ...]  # packets, sorted; with FIFO links sorted by channel only, in the order sent
+    orders: tuple[tuple[int, ...], ...]  # per process, its deliveries in order, if agreement is judged
     truth: Truth
 
 
 Action = int
-"""A packet, which arrives; or ~m: message m is sent."""
+"""A packet that arrives, or ~m: message m is sent."""
 
 
 class Search:
-    """`order` is what the protocol promises, in the words of `Facts`."""
+    """The search over one program; `order` is the delivery order to judge, a value of `Order`."""
 
     def __init__(
         self, automaton: Automaton, program: Program, *, order: Order, fifo: bool, optimal: bool
@@ -76,7 +76,7 @@ class Search:
         self._fifo = fifo
         self._optimal = optimal
         self._n = n = len(program.sends)
-        # Messages are numbered process by process, in the order of their sends.
+        # Messages are numbered process by process, within each in the order of its sends.
         self._sender = [process for process, sends in enumerate(program.sends) for _ in sends]
         self._to = [to for sends in program.sends for to in sends]
         self._of = [[m for m, sender in enumerate(self._sender) if sender == p] for p in range(n)]
@@ -105,7 +105,7 @@ class Search:
                 heads.setdefault(self._channel(packet), packet)
             actions += heads.values()
         else:
-            actions += dict.fromkeys(state.in_flight)  # equal packets are one choice
+            actions += dict.fromkeys(state.in_flight)  # equal packets are one action
         if not actions:
             self._judge_quiescence(state)
         return actions
@@ -122,7 +122,7 @@ class Search:
         return self._automaton.receive(state.machines[action % self._n], action)
 
     def _perform(self, state: SearchState, action: Action) -> SearchState | None:
-        """The state after this step; None if the step breaks a promise that ends this branch."""
+        """The state after this step; None if it breaks a promise and thereby ends this branch."""
         machines, clocks, in_flight, orders, truth = state
         step = self._step(state, action)
         p = self._actor(action)
@@ -153,7 +153,7 @@ class Search:
                 orders = (*orders[:p], (*orders[p], message), *orders[p + 1 :])
         machines = (*machines[:p], step.after, *machines[p + 1 :])
         after = SearchState(machines, clocks, in_flight, orders, truth)
-        # Once per state is enough: what was carried and what was known are part of it.
+        # Judge once per state: a state includes what was carried and what was known.
         if self._optimal and after not in self._reached:
             self._judge_optimality(state, action, after)
         return after
@@ -166,7 +166,7 @@ class Search:
         return None
 
     def _unsafe(self, truth: Truth, clocks: tuple[int, ...], p: int, message: int | None) -> str:
-        """What is wrong with delivering this message to p now; empty: nothing."""
+        """Why it is wrong to deliver this message to p now; empty: it is not."""
         if message is None:
             return "which was never sent"
         if overtaken := self._overtaken(truth, p, message):
@@ -177,7 +177,7 @@ class Search:
         return "" if self._to[message] >> p & 1 else "which was not sent to it"
 
     def _overtaken(self, truth: Truth, p: int, message: int) -> list[int]:
-        """What the promised order wants delivered to p before this message, and is not."""
+        """The undelivered messages that the promised order wants delivered to p before this message."""
         overtaken = truth.overtaken(self._messages, p, message)
         return [m for m in overtaken if keeps(self._order, self._sender[m], self._sender[message])]
 
@@ -239,8 +239,8 @@ class Search:
             self._violations.append(Violation(kind, self._program, reason, schedule))
 
     def _narrate(self, steps: Sequence[tuple[SearchState, Action]], told: int | None) -> Iterator[str]:
-        """The events of these steps, a line each; of the last step only the first `told` deliveries (None:
-        all of them)."""
+        """The events of these steps, one line each. Of the last step, only the first `told` deliveries are
+        listed (None: all)."""
         for remaining, (before, taken) in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
             step = self._step(before, taken)
             p = self._actor(taken)
@@ -272,21 +272,21 @@ def _difference(what: str, actual: frozenset[Unit], required: frozenset[Unit]) -
     return f"{what} {' and '.join(parts)}"
 
 
-TABLE_LIMIT = 1_000_000  # transitions remembered across programs, about a gigabyte
+TABLE_LIMIT = 1_000_000  # maximal number of transitions kept across programs, about a gigabyte
 
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What was explored and what was found; the shortest violations first, one per kind and program."""
+    """What was explored and found; violations come shortest first, one per kind and program."""
 
-    judged: tuple[str, ...]  # the kinds of violation looked for
+    judged: tuple[str, ...]  # the kinds of violation that were judged
     programs: int
     states: int
     transitions: int
     violations: tuple[Violation, ...]
 
     def counts(self) -> dict[str, int]:
-        """How many programs broke each promise that was judged."""
+        """Per promise that was judged, how many programs broke it."""
         found = Counter(violation.kind for violation in self.violations)
         return {kind: found[kind] for kind in self.judged}
 
@@ -307,16 +307,14 @@ def explore(
     stop_at_first: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Exploration:
-    """Explore a protocol, given by its registered name or by what makes a machine from (me, n).
+    """Explore a protocol, given as its registered name or as a factory of machines from (me, n).
 
-    `order` says what to judge, in the words of `Facts`; by default what the registered protocol promises,
-    and causal order for a factory.
-    `optimal` says whether to judge optimality; by default, if the machines tell their log (`log_units`).
-    `renamed` explores programs that differ only in the names of processes too, for protocols that do not
-    treat processes alike.
-    `routers` processes, of the highest indices, come on top: they neither send nor are sent to.
-    `progress` is called with the numbers of programs explored and to explore. More than one worker needs
-    a factory that can be pickled.
+    `order`: which order to judge, a value of `Order`; by default the one that the registered protocol
+    promises, or causal order for a factory. `optimal`: whether to judge optimality; by default, if the
+    machines tell their log (`log_units`). `renamed`: also explore programs that differ only in the names of
+    processes, for protocols that do not treat processes alike. `routers`: so many processes, of the highest
+    indices, are added; they neither send nor are sent to. `progress` is called with the numbers of programs
+    explored and to explore. More than one worker needs a factory that can be pickled.
     """
     if order is None:
         order = protocols()[factory].order if isinstance(factory, str) else Order.CAUSAL
@@ -348,7 +346,7 @@ def _in_workers(make: "Callable[[], Explorer]", todo: Sequence[Program], workers
         yield from pool.imap(_explore_in_worker, todo, chunksize=1 + len(todo) // (64 * workers))
 
 
-_worker: "Explorer"  # each worker process has its own, and with it its own transition table
+_worker: "Explorer"  # each worker process has its own, with its own transition table
 
 
 def _start_worker(make: "Callable[[], Explorer]") -> None:
@@ -362,7 +360,7 @@ def _explore_in_worker(program: Program) -> Explored:
 
 
 class Explorer:
-    """Explores one program after another; what the machines did is remembered from one to the next."""
+    """Explores one program after another; the table of transitions is kept between programs."""
 
     def __init__(
         self, factory: Factory, processes: int, *, order: Order, fifo: bool, optimal: bool | None

@@ -1,16 +1,16 @@
-"""Every small computation under a tracker, judged at every event.
+"""Explores every small computation under a tracker, and judges every event.
 
 A computation is any sequence of relevant events, sends and receipts; messages may be late, lost or, without
-FIFO links, overtake each other. A state is what the trackers know, what is in flight and the ground truth;
-states reached in several ways are expanded once. The search is breadth-first, so the first violation
-has a schedule as short as any.
+FIFO links, overtake each other. A state consists of the trackers' states, the messages in flight and the
+ground truth; a state reached in several ways is expanded once. The search is breadth-first, so the first
+violation has a shortest schedule.
 
-Checked    after each step, what the tracker would tell of a relevant event there and then: its vector, its
-           immediate predecessors, its scalar, or the vector reconstructed from the dependencies told so
-           far; that no message carries more than `bound` entries; that nothing raises. Asking is not
-           part of the state, so computations of r relevant events are judged with r - 1 in it.
-Assumes    a protocol that treats processes alike: they enter a computation in the order of their numbers.
-           A LocalProtocolError of `on_send` forbids that send (`direct` has such rules) and is counted.
+Checked    after each step, the timestamp that the tracker would give to a relevant event now: its vector,
+           immediate predecessors and scalar, or the vector reconstructed from the dependencies told so far;
+           that no message carries more than `bound` entries; that nothing raises. Asking is not part of the
+           state, so a computation of r relevant events is judged in a state with r - 1.
+Assumes    a protocol that treats processes alike: they enter a computation in the order of their numbers. A
+           LocalProtocolError of `on_send` forbids that send (`direct` has such rules) and is counted.
 """
 
 import itertools
@@ -30,7 +30,7 @@ Factory = Callable[[int, int], TrackerMachine]
 @dataclass(frozen=True, slots=True)
 class TrackingViolation:
     reason: str
-    schedule: tuple[str, ...]  # one line per step, ending with the one at fault
+    schedule: tuple[str, ...]  # one line per step, ending with the violating step
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TrackingExploration:
     states: int
     transitions: int
     refused: int  # sends that the tracker forbade
-    violations: tuple[TrackingViolation, ...]  # the shortest first; exploring stops after `limit` of them
+    violations: tuple[TrackingViolation, ...]  # the shortest first; the search stops after `limit` of them
 
 
 def explore_tracking(
@@ -51,16 +51,16 @@ def explore_tracking(
     bound: int | None = None,
     limit: int = 1,
 ) -> TrackingExploration:
-    """Every computation of up to this many messages and relevant events (null events not counted)."""
+    """Explore all computations with at most this many messages and relevant (not null) events."""
     make = partial(create, factory) if isinstance(factory, str) else factory
     return _Search(make, processes, messages, relevant - 1, fifo, bound, limit).run()
 
 
 class Knows(NamedTuple):
-    """The ground truth at a process, or of a message in flight, as sets of relevant events.
+    """The ground truth about a process or a message in flight, as sets of relevant events.
 
-    `past` is the causal past; `covered` the part of it that happened before another event of it. Pasts are
-    closed under happened-before, so what is covered in a union was covered in one of the parts.
+    `past` is the causal past; `covered` is the part of it that happened before another event of it. Pasts are
+    closed under happened-before, so an event covered in a union was covered in one of the parts.
     """
 
     past: frozenset[EventId] = frozenset()
@@ -81,12 +81,12 @@ class TrackedPacket(NamedTuple):
 
 
 class TrackingState(NamedTuple):
-    """Numbers given out by the tables of a search."""
+    """A state as numbers that the tables of a search gave out."""
 
     trackers: tuple[int, ...]
     knows: tuple[int, ...]
-    in_flight: tuple[int, ...]  # sorted; with FIFO links by channel, in the order sent
-    told: int  # the timestamps given so far, where judging needs them; else 0
+    in_flight: tuple[int, ...]  # sorted; with FIFO links sorted by channel, in the order sent
+    told: int  # the timestamps given so far, if judging needs them; else 0
     messages_left: int
     relevant_left: int
     entered: int  # how many processes have taken part
@@ -100,7 +100,7 @@ class TrackerStep(NamedTuple):
 
 
 class _Automaton:
-    """A tracker as a transition table; as machines are pure, each transition is worked out once."""
+    """A tracker as a transition table; machines are pure, so each transition is computed once."""
 
     def __init__(self, factory: Factory, processes: int) -> None:
         self._machines = [factory(me, processes) for me in range(processes)]
@@ -110,7 +110,7 @@ class _Automaton:
         self.initial = tuple(self._states.number((m.me, m.snapshot())) for m in self._machines)
 
     def step(self, state: int, method: str, *arguments: int) -> TrackerStep:
-        """What a tracker in this state does by this method; the last argument of `on_receive` is a number."""
+        """The step of a tracker in this state by this method; a piggyback is given by its number."""
         key = (state, method, *arguments)
         step = self._steps.get(key)
         if step is None:
@@ -128,7 +128,7 @@ class _Automaton:
             arguments = arguments[0], self._piggybacks[arguments[1]]
         try:
             result = getattr(machine, method)(*arguments)
-        except Exception as error:  # any exception at all is the verdict on the protocol under test
+        except Exception as error:  # any exception is a verdict on the protocol under test
             forbidden = sends and isinstance(error, LocalProtocolError)
             return TrackerStep(state, None, None, "" if forbidden else f"{type(error).__name__}: {error}")
         forced = result.forced if sends else None
@@ -138,7 +138,7 @@ class _Automaton:
 
 
 Action = tuple[Any, ...]
-"""("relevant", p), ("send", p, q) or ("receive", place in flight)."""
+"""("relevant", p), ("send", p, q) or ("receive", index in `in_flight`)."""
 
 
 class _Search:
@@ -186,14 +186,14 @@ class _Search:
         for place, number in enumerate(state.in_flight):
             packet = self._packets[number]
             channel = packet.sender, packet.to
-            # Of equal packets, and with FIFO links of a channel, the first stands for all.
+            # The first of equal packets, and with FIFO links the first of a channel, stands for all.
             if number != previous and not (self._fifo and channel in channels):
                 yield "receive", place
             channels.add(channel)
             previous = number if not self._fifo else -1
 
     def _perform(self, state: TrackingState, action: Action) -> TrackingState | None:
-        """The state after this step; None if it is forbidden, or breaks a promise."""
+        """The state after this step; None if the step is forbidden or breaks a promise."""
         what, p = action[0], self._actor(state, action)
         step = self._step(state, action)
         if step.error:
@@ -233,7 +233,7 @@ class _Search:
         return self._judge(state, action, after, p)
 
     def _sorted(self, in_flight: tuple[int, ...]) -> tuple[int, ...]:
-        if self._fifo:  # the order within a channel matters, that between channels does not
+        if self._fifo:  # order matters within a channel, not between channels
             return tuple(sorted(in_flight, key=lambda number: self._packets[number][:2]))
         return tuple(sorted(in_flight))
 
@@ -253,7 +253,7 @@ class _Search:
     def _judge(
         self, state: TrackingState, action: Action, after: TrackingState, p: int
     ) -> TrackingState | None:
-        """What would p tell of a relevant event now?"""
+        """Judge the timestamp that p would give to a relevant event now."""
         key = after.trackers[p], after.knows[p], after.told
         fault = self._judged.get(key)
         if fault is None:
@@ -265,7 +265,7 @@ class _Search:
         return None if fault else after
 
     def _fault(self, knows: Knows, told: int, stamp: Timestamp) -> str:
-        """What is wrong with this timestamp of an event with this past; empty: nothing."""
+        """The fault in this timestamp of an event with this past; empty: none."""
         event = stamp.process, stamp.seq
         counts = [0] * self._n
         for process, _ in (*knows.past, event):

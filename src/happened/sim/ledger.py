@@ -1,9 +1,9 @@
-"""The account of a simulated run: what every transmission carried and how long every message waited.
+"""The cost account of a simulated run: what each transmission carried and how long each message waited.
 
-A transmission is one message on its way to one destination. Its control information is counted in
-entries and units (as the protocol groups them), in bytes as encoded, and in the byte model of Jang, Park,
-Cho & Yoon (1997), 4-byte clocks and 2-byte process ids, so that curves can be compared with published ones.
-Transmissions are folded into totals batch by batch; with a file, each is also a row of it.
+A transmission is one message on its way to one destination. Its control information is counted in entries and
+units (as the protocol groups them), in bytes as encoded, and in the byte model of Jang, Park, Cho & Yoon
+(1997), 4-byte clocks and 2-byte process ids, to compare curves with published ones. Transmissions are added
+to totals in batches; if the ledger has a file, each is also a row of it.
 """
 
 from array import array
@@ -18,13 +18,13 @@ BATCH_ROWS = 65536
 
 
 class Transmission(NamedTuple):
-    """One message put on the link to one destination; times in ns of virtual time."""
+    """One message put on the link to one destination; times are in ns of virtual time."""
 
     sender: int
     clock: int
     to: int
     sent: int
-    arrival: int  # of its first copy
+    arrival: int  # the arrival of its first copy
     copies: int
     entries: int
     units: int
@@ -32,7 +32,7 @@ class Transmission(NamedTuple):
     model_bytes: int  # in the model of Jang et al. (1997)
     tracking_entries: int = 0  # event identifiers that a tracker's piggyback carries
     tracking_bytes: int = 0  # as encoded
-    added: int = 0  # 1 unless it is first-hand: an application message, by its sender, to a destination
+    added: int = 0  # 0: first-hand, an application message from its sender to a destination; else 1
 
 
 SCHEMA = pa.schema([(name, pa.int64()) for name in Transmission._fields])
@@ -40,7 +40,7 @@ MEASURES = ("entries", "units", "control_bytes", "model_bytes", "tracking_entrie
 
 
 class Ledger:
-    """The account of one run."""
+    """The cost account of one run."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._table: pq.ParquetWriter | None = None
@@ -60,13 +60,13 @@ class Ledger:
         self._late = array("q")
 
     def close(self) -> None:
-        """Write what is left; a ledger without a file needs no closing."""
+        """Write the remaining rows; a ledger without a file need not be closed."""
         self._fold()
         if self._table is not None:
             self._table.close()
 
     def multicast(self, log_units: int | None) -> None:
-        """Count a message that was sent, and the units in its sender's log if the machine tells them."""
+        """Count a sent message, and the units in its sender's log if the machine tells them."""
         self._messages += 1
         if log_units is not None:
             self._log_units.append(log_units)
@@ -78,16 +78,16 @@ class Ledger:
             self._fold()
 
     def arrival(self, held: int) -> None:
-        """Count an arrival, after which the receiver holds this many messages back."""
+        """Count an arrival; `held`: how many messages its receiver holds back afterwards."""
         self._held.append(held)
 
     def delivery(self, wait: int, late: int) -> None:
-        """Count a delivery, so long after its arrival, and so long after the earliest possible arrival."""
+        """Count a delivery. `wait`: time since arrival; `late`: time since the earliest possible arrival."""
         self._waits.append(wait)
         self._late.append(late)
 
     def totals(self) -> dict[str, Any]:
-        """Counts, and sizes and times (in seconds) as mean, p99 where it tells more, and max."""
+        """Counts; for sizes and times (in seconds) the mean, the maximum, and p99 where it tells more."""
         self._fold()
         sent = self._transmissions
         return {

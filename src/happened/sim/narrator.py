@@ -1,17 +1,17 @@
-"""Tells what the machines of an ordering protocol do, step by step, whoever drives them.
+"""Describes step by step what the machines of an ordering protocol do, under any driver.
 
-In     each multicast and each arrival, after the machine has dealt with it
-Out    one Scene per step: what messages carried, what is held and for what, what is passed on, what every
-       process remembers afterwards, and which rule made it forget, or leave out, each entry
-Rules  A protocol whose paper numbers its rules records them itself (`RecordsRules`). Why a log of units
-       drops one is worked out from the events alone, not by the machine: a unit (s, t, d) is redundant once
+In     each multicast and each arrival, after the machine has handled it
+Out    one Scene per step: what messages carried, which messages are held and why, what is passed on, what
+       each process remembers afterwards, and the rule by which it forgot, or left out, each entry
+Rules  A protocol whose paper numbers its rules records them itself (`RecordsRules`). Why a log of units drops
+       a unit is derived from the events alone, not told by the machine: a unit (s, t, d) is redundant once
        the delivery of M(s,t) at d is in the causal past (Propagation Constraint 1 of Kshemkalyani & Singhal
        1998), or a message to d sent causally after M(s,t) is (Propagation Constraint 2). Jang et al. (1997)
-       call these *delivered* and *replaced*, and *just* so if the process itself does it in this step: d
-       delivers, or a later message is sent; *already*, if it learns, or knew, that it was done.
-Hops   Where messages are relayed under a name of their own on each stretch (`NamesHops`), the units are
-       about those, and each part of the system (a zone) has a causal order of its own hops.
-Wrong  is what breaks the order that is judged by; an overtaking that it allows is told too.
+       call these *delivered* and *replaced*; *just*, if the process itself does it in this step (delivers at
+       d, or sends a later message); *already*, if the process learns, or knew, that it was done.
+Hops   If relayed messages have a name of their own on each stretch (`NamesHops`), the units are about hops,
+       and each part of the system (a zone) has a causal order of its own hops.
+Wrong  names violations of the judged order; overtaking that this order allows is reported separately.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,8 +31,8 @@ from .truth import disagreement, keeps
 
 
 class Narrator(Narration):
-    """`order` is the one to judge by, what the machines promise by default. `tick` advances clocks at
-    deliveries too, as in the worked example of the textbook chapter. `now` tells virtual time in seconds."""
+    """`order`: the order to judge, by default the machines' promise. `tick`: deliveries advance clocks too,
+    as in the worked example of the textbook chapter. `now`: returns virtual time in seconds."""
 
     def __init__(
         self,
@@ -45,22 +45,22 @@ class Narrator(Narration):
         super().__init__(now)
         self._machines = machines
         self._order = machines[0].facts.order if order is None else order
-        self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # at each, in its order
+        self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # per process, in its order
         self._tick = tick
-        self._truth = _Truth(notation.key_name)  # of application messages
-        self._parts: dict[str, _Truth] = {}  # of the hops in each part of the system (a zone)
-        self._logs = [explaining.logs(machine) for machine in machines]  # as each was after its last step
-        self._arrived: list[dict[str, Any]] = [{} for _ in machines]  # what each has yet to take
+        self._truth = _Truth(notation.key_name)  # about application messages
+        self._parts: dict[str, _Truth] = {}  # about hops, per part of the system (a zone)
+        self._logs = [explaining.logs(machine) for machine in machines]  # each after its last step
+        self._arrived: list[dict[str, Any]] = [{} for _ in machines]  # per process: arrived, not taken
         self._taken: list[set[str]] = [set() for _ in machines]
-        self._refused: set[tuple[MessageKey, int]] = set()  # messages, and who refused a copy
-        self._flights: dict[tuple[int, int, int], tuple[int, Any]] = {}  # per copy: its scene, its message
+        self._refused: set[tuple[MessageKey, int]] = set()  # (message, process that refused a copy)
+        self._flights: dict[tuple[int, int, int], tuple[int, Any]] = {}  # per copy: its scene and its message
         self._recorders = [having(machine, RecordsRules) for machine in machines]
         for recorder in self._recorders:
             if recorder is not None:
                 recorder.observe()
 
     def sent(self, process: int, clock: int, to: int, effects: Sequence[Effect]) -> Scene:
-        """A process has multicast M(process, clock) to this set."""
+        """A process has multicast M(process, clock) to the set `to`."""
         key = process, clock
         copies = self._depart(process, effects)
         own = [send for send in copies if (send.message.sender, send.message.clock) == key]
@@ -108,13 +108,13 @@ class Narrator(Narration):
         )
 
     def refused(self, process: int, what: str, message: Any = None) -> Scene:
-        """A process has refused to send, or to take this message in."""
+        """A process has refused to send, or to accept this message."""
         if message is not None:
             self._refused.add(((message.sender, message.clock), process))
         return self._scene(process, [], dict(self._logs[process]), kind=REFUSED, what=what)
 
     def undelivered(self) -> list[str]:
-        """What was sent and has not been delivered, with its destination and what that has done with it."""
+        """Each sent and undelivered message, with the destination and what that has done with it."""
         told = []
         for key, process in self._truth.undelivered():
             held = {message_name(each.message) for each in self._machines[process].pending()}
@@ -135,7 +135,7 @@ class Narrator(Narration):
     def _known_with(
         self, process: int, added: dict[str, frozenset[Unit]], copies: Iterable[Send[Any]]
     ) -> dict[str, frozenset[Unit]]:
-        """The units of each log before this step, and those of what was sent in it."""
+        """The units of each log before this step, plus the units of messages sent in it."""
         added = dict(added)
         for to, message in copies:
             hop = hop_of(self._machines[process], message, to)
@@ -155,7 +155,7 @@ class Narrator(Narration):
         wrong, allowed = self._judge(process, delivered)
         taken = self._take(process, machine.pending(), delivered, known)
         if told.get("arrival") not in (*taken, *self._arrived[process]):
-            told["arrival"] = None  # it is for others, and only passes here
+            told["arrival"] = None  # it only passes here on its way to others
         self._send_hops(process, effects)
         if self._tick:
             for _ in delivered:
@@ -180,7 +180,7 @@ class Narrator(Narration):
         )
 
     def _judge(self, process: int, delivered: Iterable[MessageKey]) -> tuple[list[str], list[str]]:
-        """Note deliveries; returns what is wrong with them, and what they overtake as they may."""
+        """Record deliveries; returns the violations, and the overtaking that the order allows."""
         wrong, allowed = [], []
         for key in delivered:
             for late in self._truth.deliver(process, key):
@@ -204,7 +204,7 @@ class Narrator(Narration):
         delivered: Iterable[MessageKey],
         known: dict[str, frozenset[Unit]],
     ) -> list[str]:
-        """What need not wait any more; the units that it told are known from now on."""
+        """The arrivals that need not wait any more; adds the units that they carried to `known`."""
         machine, arrived = self._machines[process], self._arrived[process]
         held = {_arrival_name(machine, each.message, each.message.via)[0] for each in pending}
         names = {notation.key_name(key) for key in delivered}
@@ -233,7 +233,7 @@ class Narrator(Narration):
                     self._part(hop.part).send(hop.key, pack(hop.to))
 
     def _carried(self, process: int, copies: Sequence[Send[Any]]) -> tuple[str, ...]:
-        """What the copies of one message carry, told apart by destination where they differ."""
+        """What the copies of one message carry, listed by destination where the copies differ."""
         hops = [hop_of(self._machines[process], message, to) for to, message in copies]
         told = [
             (to, notation.carried(message, None if hop is None else hop.units) + _as_hop(hop))
@@ -242,7 +242,7 @@ class Narrator(Narration):
         return by_destination(told, tells_where=not all(hops))
 
     def _passed(self, process: int, copies: Iterable[Send[Any]]) -> tuple[str, ...]:
-        """What an arrival made the machine send, message by message."""
+        """What an arrival made the machine send, one line per message."""
         by_name: dict[str, list[Send[Any]]] = {}
         for send in copies:
             by_name.setdefault(message_name(send.message), []).append(send)
@@ -270,17 +270,17 @@ def message_name(message: Any) -> str:
 
 
 def _arrival_name(machine: Machine, message: Any, peer: int | None) -> tuple[str, Hop | None]:
-    """What names an arrived copy at its process, and the hop that it came in."""
+    """The name of an arrived copy at its process, and the hop that brought it."""
     hop = hop_of(machine, message, peer)
     return (message_name(message) if hop is None else f"{notation.hop_name(hop.key)} {hop.part}".strip()), hop
 
 
 class _Truth:
-    """Who knows of which sends and deliveries: sets of events, and nothing of what is carried."""
+    """Which process knows of which sends and deliveries, as sets of events, without control information."""
 
     def __init__(self, name: Callable[[MessageKey], str]) -> None:
         self._name = name
-        self._pasts: dict[int, set[Any]] = {}  # (key,): sent; (key, d): delivered at d
+        self._pasts: dict[int, set[Any]] = {}  # (key,) is a send; (key, d) its delivery at d
         self._to: dict[MessageKey, int] = {}
         self._past_of: dict[MessageKey, frozenset[Any]] = {}
 
@@ -288,13 +288,13 @@ class _Truth:
         return self._pasts.setdefault(process, set())
 
     def send(self, key: MessageKey, to: int) -> None:
-        if key not in self._to:  # each copy of a hop tells of the same event
+        if key not in self._to:  # all copies of a hop are one send
             past = self.past(key[0])
             self._to[key], self._past_of[key] = to, frozenset(past)
             past.add((key,))
 
     def deliver(self, process: int, key: MessageKey) -> list[MessageKey]:
-        """Note a delivery; returns the messages to this process, causally earlier, that it overtakes."""
+        """Record a delivery; returns the causally earlier messages to this process that it overtakes."""
         past, before = self.past(process), self._past_of.get(key, frozenset())
         overtaken = [
             event[0]
@@ -306,7 +306,7 @@ class _Truth:
         return sorted(overtaken)
 
     def undelivered(self) -> list[tuple[MessageKey, int]]:
-        """Messages, each with a destination that has not delivered it."""
+        """Pairs of a message and a destination that has not delivered it."""
         sent = ((key, d) for key, to in sorted(self._to.items()) for d in unpack(to))
         return [(key, d) for key, d in sent if (key, d) not in self.past(d)]
 

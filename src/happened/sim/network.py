@@ -1,12 +1,12 @@
-"""The network as a value: how long a packet takes, and what may go wrong on its way.
+"""The network as a value: how long packets take, and what may go wrong on their way.
 
-Nothing is ever lost: packets are late, doubled, or held back by a partition until it heals. Times
-are seconds as people write them and nanoseconds (whole numbers, so that a replay is exact) inside.
+No packet is ever lost: packets are late, doubled, or held back by a partition until it heals. Times are
+seconds in texts, and nanoseconds inside (whole numbers, so that a replay is exact).
 
     constant:X             X seconds
     uniform:A:B            between A and B
     exp:MEAN               exponential
-    lognormal:MEDIAN:SIGMA SIGMA is that of the logarithm: a long tail
+    lognormal:MEDIAN:SIGMA SIGMA is the logarithm's standard deviation: a long tail
 """
 
 import math
@@ -19,7 +19,7 @@ SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A distribution of delays under its text form."""
+    """A distribution of delays, given by its text form."""
 
     name: str
     parameters: tuple[float, ...]
@@ -42,7 +42,7 @@ class Delay:
         return int(sample(rng, *self.parameters) * SECOND)
 
 
-# name -> how it is written, which parameters fit, one sample in seconds
+# name -> (its text form, a check of its parameters, a function that draws one sample in seconds)
 _DISTRIBUTIONS: dict[str, tuple[str, Callable[..., bool], Callable[..., float]]] = {
     "exp": ("exp:MEAN", lambda mean: mean >= 0, lambda rng, mean: mean * rng.expovariate(1.0)),
     "uniform": ("uniform:A:B", lambda low, high: 0 <= low <= high, Random.uniform),
@@ -58,7 +58,7 @@ DELAYS = tuple(form for form, _, _ in _DISTRIBUTIONS.values())
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """From `start` until `end` (seconds) nothing passes between `island` and the rest."""
+    """From `start` until `end` (seconds) no packet passes between `island` and the other processes."""
 
     start: float
     end: float
@@ -90,18 +90,18 @@ class Network:
 
 
 class SimulatedLinks:
-    """The channels of one run: when does a packet that leaves now arrive?"""
+    """The channels of one run; they decide when a packet that leaves now arrives."""
 
     def __init__(self, network: Network, delays: Random, duplicates: Random) -> None:
         self._network = network
         self._delays = delays
         self._duplicates = duplicates
-        self._latest: dict[tuple[int, int], int] = {}  # per channel, with FIFO: its last arrival
+        self._latest: dict[tuple[int, int], int] = {}  # per channel, if links are FIFO: its last arrival
         ordered = sorted(network.partitions, key=lambda partition: partition.start)
         self._partitions = [(int(p.start * SECOND), int(p.end * SECOND), p.island) for p in ordered]
 
     def arrivals(self, sender: int, to: int, now: int, delay: int | None = None) -> Sequence[int]:
-        """When the packet arrives, in ns; twice if the network doubles it. A delay not given is drawn."""
+        """The packet's arrivals in ns: two if the network doubles it. Without `delay`, one is drawn."""
         if delay is None:
             delay = self._network.delay.draw(self._delays)
         delays, share = [delay], self._network.duplicate
@@ -117,10 +117,10 @@ class SimulatedLinks:
         return arrival
 
     def direct(self, sender: int, to: int, now: int, delay: int) -> int:
-        """When a packet with this delay arrives, were it not for others ahead of it on a FIFO link."""
+        """When a packet with this delay would arrive if a FIFO link had no other packets ahead of it."""
         arrival = now + delay
         for start, end, island in self._partitions:
-            # A packet that cannot be across before the cut leaves again when it heals.
+            # A packet that cannot arrive before the partition begins leaves again when it heals.
             if now < end and arrival >= start and (sender in island) != (to in island):
                 now = end
                 arrival = end + delay
@@ -128,7 +128,7 @@ class SimulatedLinks:
 
 
 def parse_delay(text: str) -> Delay:
-    """The distribution this text names; ValueError says what would be understood."""
+    """The distribution that this text names; the ValueError lists the valid forms."""
     name, *numbers = text.split(":")
     try:
         parameters = tuple(map(float, numbers))
@@ -138,7 +138,7 @@ def parse_delay(text: str) -> Delay:
 
 
 def parse_partition(text: str) -> Partition:
-    """START:END:p0,p1,…; ValueError says what would be understood."""
+    """Parse START:END:p0,p1,…; the ValueError says what is valid."""
     parts = text.split(":")
     names = parts[2].split(",") if len(parts) == 3 else []
     if not names or not all(name[:1] == "p" and name[1:].isascii() and name[1:].isdigit() for name in names):

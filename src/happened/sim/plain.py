@@ -1,7 +1,7 @@
-"""Messages without any order, delivered when they arrive: what a tracker rides on alone.
+"""Messages without any order, delivered at their arrival: the protocol for trackers studied alone.
 
 Assumes    nothing.
-Promises   that a message is delivered once, at each of its destinations.
+Promises   a message is delivered once at each of its destinations.
 """
 
 from collections.abc import Iterable, Sequence

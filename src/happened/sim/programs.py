@@ -1,9 +1,8 @@
-"""Every small program: who multicasts what to whom, up to renaming the processes.
+"""Every small program: which process multicasts what to which destinations, up to renaming the processes.
 
-A program gives each process a sequence of destination sets; when its sends happen, and in which order
-their packets arrive, is for an explorer to choose. Two programs that differ only by a permutation of
-the processes behave alike under a protocol that treats processes alike, so one of each class is kept.
-"""
+A program gives each process a sequence of destination sets. The explorer chooses when the sends happen, and
+in which order their packets arrive. Two programs that differ only by a permutation of the processes behave
+alike under a protocol that treats processes alike, so one of each class is kept."""
 
 import re
 from collections.abc import Iterator
@@ -15,19 +14,19 @@ from ..core.errors import LocalProtocolError, require
 
 CASTS = ("multicast", "unicast", "broadcast")
 EVENT = 0
-"""In place of a destination set: a relevant event, in the programs of trackers."""
+"""Stands for a relevant event in the programs of trackers, in place of a destination set."""
 MOST_PROCESSES = 64
-"""That a story can show."""
+"""The largest number of processes that a story can show."""
 ACTION = r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}|e\b"
 
 
 class Program(NamedTuple):
-    """Per process, the destination sets (bit sets) of its sends, in order."""
+    """For each process, the destination sets (bit sets) of its sends, in order."""
 
     sends: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
-        """Like `0: {1,2} {0}; 2: {1}`."""
+        """Prints a program like `0: {1,2} {0}; 2: {1}`."""
         return "; ".join(
             f"{process}: " + " ".join("e" if to == EVENT else set_text(to) for to in sends)
             for process, sends in enumerate(self.sends)
@@ -51,7 +50,7 @@ def programs(
     self_addressed: bool = True,
     renamed: bool = False,
 ) -> list[Program]:
-    """One program of each class of `messages` sends in all, the smallest first; if `renamed`, all of them."""
+    """One program of each class with `messages` sends in all, smallest first; if `renamed`, all programs."""
     enough = processes >= 1 and messages >= 1
     require(enough, f"a program needs processes and messages, not {processes} and {messages}")
     possible = processes > 1 or self_addressed
@@ -71,7 +70,7 @@ def programs(
 
 class _Renaming:
     def __init__(self, order: tuple[int, ...], processes: int) -> None:
-        self._order = order  # order[p] is the process whose place p takes
+        self._order = order  # order[p] is the process that takes the place of p
         place = [order.index(p) for p in range(processes)]
         self._sets = [pack(place[d] for d in unpack(bits)) for bits in range(1 << processes)]
 
@@ -104,8 +103,8 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def read_program(text: str, *, events: bool = False) -> Program:
-    """A program as `explore` prints it: `0: {1,2} {0}; 2: {1}`; with `events`, `e` is a relevant event.
-    LocalProtocolError says what is wrong."""
+    """A program from the text that `explore` prints: `0: {1,2} {0}; 2: {1}`; with `events`, `e` is a relevant
+    event. The LocalProtocolError says what is wrong."""
     example = "0: e {1,2}; 1: e {2}" if events else "0: {1,2}; 1: {2}"
     sends: dict[int, list[int]] = {}
     for part in filter(None, (part.strip() for part in re.split(r"[;\n]", text))):

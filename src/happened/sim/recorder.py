@@ -1,6 +1,6 @@
-"""The events of a run as rows of a trace: process 3 is `p3`, its message of clock 7 is `p3:7`.
+"""Writes the events of a run as rows of a trace: process 3 is `p3`, its message of clock 7 is `p3:7`.
 
-Where a terrain has names for processes, those are used.
+If the terrain has names for processes, the rows have those names.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +13,8 @@ from ..tracking import Timestamp
 
 
 class RunRecorder:
-    """`units` asks for the units of every arriving message, as `p0:3>p2` in attribute `units`;
-    `tracker` is the name of the one whose events are recorded."""
+    """`units`: also record the units of every arriving message, as `p0:3>p2` in attribute `units`. `tracker`:
+    the name of the tracking protocol whose events are recorded."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RunRecorder:
     def passed(
         self, process: int, seq: int, message: ProtocolMessage, time: int, entries: int, size: int
     ) -> None:
-        """Record a packet that is not for the application here: a relayed message or an acknowledgement."""
+        """Record a packet that is not delivered here: a relayed message or an acknowledgement."""
         label = f"{type(message).__name__} of {self._key(message.sender, message.clock)}"
         control = {"control_entries": entries, "control_bytes": size}
         self._record(process, seq, "internal", time, label=label, **control)
@@ -65,7 +65,7 @@ class RunRecorder:
         self._record(process, seq, "deliver", time, message=self._key(*message))
 
     def relevant(self, process: int, seq: int, stamp: Timestamp, time: int) -> None:
-        """An event that a tracker numbered, with what it told; null events are not the application's."""
+        """Record an event that a tracker numbered, with its timestamp; a null event is not relevant."""
         told = tracker_attributes(
             self._tracker,
             stamp.seq,

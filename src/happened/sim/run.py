@@ -1,11 +1,11 @@
-"""One simulated run from parameters that fit in a JSON object, and the directory it leaves behind.
+"""One simulated run, given by parameters that fit in a JSON object, and the directory of its results.
 
     DIR/trace/part-*.parquet             what happened
     DIR/ledger/transmissions.parquet     what each transmission carried
     DIR/summary.json                     every parameter, the totals, and what was not delivered
 
-The summary is written last: a directory without one is a run that did not end. Until then trace and ledger
-are marked as unfinished, so that `happened clean DIR` removes what a run left that was killed.
+The summary is written last: a directory without a summary is from a run that did not end. Until then trace
+and ledger are marked as unfinished, so that `happened clean DIR` removes the files of a killed run.
 """
 
 import json
@@ -40,24 +40,24 @@ from .workload import Workload, cast_of
 OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json", "story.html")
 PARTS = ("trace", "ledger")
 MOST_TOLD = 100
-"""Messages of a run that a story is told of: each is several steps, and a person reads them."""
+"""The largest number of messages in a story: each takes several steps, and a person reads them."""
 MOST_ARRIVALS = 1_000
-"""The same of messages times processes, which bounds the steps where nothing is relayed."""
+"""The largest product of messages and processes in a story, which bounds its steps without relaying."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """All that decides a run: the same parameters give the same events."""
+    """All parameters of a run: the same parameters give the same events."""
 
     seed: int
     protocol: str = DEFAULT
     processes: int = 10
-    messages: int = 10_000  # in all
+    messages: int = 10_000  # in the whole run
     workload: Workload = field(default_factory=Workload)
     network: Network = field(default_factory=Network)
-    tracker: str | None = None  # timestamps relevant events, riding on the messages
+    tracker: str | None = None  # its timestamps of relevant events travel with the messages
     relevant: float = 0.1  # probability of a relevant event after a send or a delivery, with a tracker
-    terrain: Terrain | None = None  # its applications are the processes
+    terrain: Terrain | None = None  # if given, its applications are the processes
 
     def __post_init__(self) -> None:
         require(self.processes >= 2, f"a run needs at least two processes, not {self.processes}")
@@ -103,7 +103,7 @@ class Parameters:
 
     @property
     def machines(self) -> int:
-        """How many there are: on a terrain, routers have one too if the protocol relays."""
+        """The number of machines: on a terrain, routers have one too if the protocol relays."""
         return self.processes if self.terrain is None else self.terrain.processes(self.protocol)
 
     @property
@@ -122,10 +122,10 @@ def simulate(
     story: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> dict[str, Any]:
-    """Simulate, and return the summary; with `out`, leave trace, ledger and summary there.
+    """Simulate, and return the summary; with `out`, write trace, ledger and summary there.
 
-    `units` records the units every arriving message carries, for `check --necessary` to compare. `story` adds
-    what each step did to the summary that is returned, under that name: of the tracker, where there is one.
+    `units`: record the units that every arriving message carries, for `check --necessary` to compare.
+    `story`: add the story of all steps (of the tracker, if there is one) to the summary, under "story".
     """
     if story:
         _check_story(parameters)
@@ -145,7 +145,7 @@ def simulate(
             tracker, names = parameters.tracker or "", parameters.names
             recorder = RunRecorder(writer, units=units, tracker=tracker, names=names)
             summary = _run(parameters, ledger, recorder, story, progress)
-    except BaseException:  # half a run would look like one in which messages were lost
+    except BaseException:  # a partial run would look like one that lost messages
         for part in parts:
             remove_tree(part)
         if is_new:
@@ -208,13 +208,13 @@ def _run(
         "virtual_seconds": simulation.now / 1e9,
         "ledger": ledger.totals(),
         "undelivered": [_undelivered_as_json(left, parameters.names) for left in undelivered],
-        "complete": True,  # what is undelivered now stays so: `check` may call it lost
+        "complete": True,  # undelivered messages stay undelivered, so `check` may call them lost
     }
     return summary | ({"story": _told(parameters, simulation)} if story else {})
 
 
 def _told(parameters: Parameters, simulation: Simulation) -> dict[str, Any]:
-    """The story of a run that has ended."""
+    """The story of a finished run."""
     what = f"{parameters.messages} messages, seed {parameters.seed}"
     names = numbered(list(parameters.names)[: parameters.machines])
     if (narrator := simulation.narrator) is not None:
@@ -234,8 +234,8 @@ def _undelivered_as_json(left: Undelivered, names: Sequence[str]) -> dict[str, A
 
 
 def claim(out: Path, *, force: bool) -> None:
-    """Prepare `out` for a run: it must be new or empty, or `force` removes what an earlier run left there."""
-    any_path(out)  # refuses what was a URL
+    """Prepare `out` for a run: it must be new or empty, or `force` removes the results of an earlier run."""
+    any_path(out)  # raises for a URL
     require(not out.is_file(), f"{out} is a file; name a directory to write to")
     if out.is_dir() and any(out.iterdir()):
         why = f"{out} is not empty; choose another directory, or replace the run in it with --force"

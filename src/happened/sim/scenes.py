@@ -1,4 +1,4 @@
-"""What a story consists of: one scene per step, as values, as text and as JSON."""
+"""The scenes that a story consists of, one per step: as values, as text and as JSON."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,28 +15,28 @@ SEND, ARRIVE, EVENT, REFUSED = "send", "arrive", "event", "refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One step of a story: what happened, what was carried, which rules were applied, what is known now."""
+    """One step of a story: the event, what was carried, the rules applied, and what is known afterwards."""
 
     number: int
     process: int
     kind: str  # SEND, ARRIVE, EVENT (one that a tracker timestamps) or REFUSED
     what: str
-    name: MessageKey | None = None  # of the message that is sent or arrives, or of the event
-    source: int | None = None  # where it comes from, if it arrives
-    departed: int | None = None  # the number of the scene at which it left there
-    to: tuple[int, ...] = ()  # where it goes, if it is sent
-    carried: tuple[str, ...] = ()  # one line for each different thing that its copies say
-    arrival: str | None = None  # names what arrived, for `taken`
-    taken: tuple[str, ...] = ()  # of what has arrived here, what need not wait any more from now on
+    name: MessageKey | None = None  # the message that is sent or arrives, or the event
+    source: int | None = None  # the process it comes from, if it arrives
+    departed: int | None = None  # the number of the scene in which it was sent
+    to: tuple[int, ...] = ()  # its destinations, if it is sent
+    carried: tuple[str, ...] = ()  # one line for each different content of its copies
+    arrival: str | None = None  # the name of what arrived, as in `taken`
+    taken: tuple[str, ...] = ()  # names of arrivals that need not wait any more from now on
     delivered: tuple[MessageKey, ...] = ()
-    follows: tuple[MessageKey, ...] = ()  # of a relevant event, its immediate predecessors
-    wrong: tuple[str, ...] = ()  # what a correct protocol would not have done
-    allowed: tuple[str, ...] = ()  # what was delivered too early for causal order, which is not promised
+    follows: tuple[MessageKey, ...] = ()  # the immediate predecessors of a relevant event
+    wrong: tuple[str, ...] = ()  # violations by the protocol
+    allowed: tuple[str, ...] = ()  # overtaking against causal order, which is not promised
     held: tuple[str, ...] = ()
-    passed: tuple[str, ...] = ()  # what was sent because of an arrival
+    passed: tuple[str, ...] = ()  # messages sent because of an arrival
     rules: tuple[RuleUse, ...] = ()
-    known: tuple[tuple[str, str], ...] = ()  # what the process remembers now; empty if it does not tell
-    seconds: float | None = None  # of virtual time
+    known: tuple[tuple[str, str], ...] = ()  # what the process remembers now; empty if unknown
+    seconds: float | None = None  # virtual time
 
     def lines(self) -> Iterator[str]:
         when = "" if self.seconds is None else f"  [{self.seconds:.3f} s]"
@@ -51,7 +51,7 @@ class Scene:
 
 
 class Narration:
-    """The scenes so far. `now` tells virtual time in seconds, where there is one."""
+    """The scenes so far. `now` returns virtual time in seconds, or None if there is none."""
 
     def __init__(self, now: Callable[[], float | None] = lambda: None) -> None:
         self.scenes: list[Scene] = []
@@ -64,7 +64,7 @@ class Narration:
 
 
 def by_destination(told: Iterable[tuple[int, str]], *, tells_where: bool = True) -> tuple[str, ...]:
-    """Each different text about a copy, and if there are several, to whom those copies go."""
+    """Each different text about copies; if there are several, each with the destinations of its copies."""
     by_text: dict[str, list[int]] = {}
     for to, text in told:
         by_text.setdefault(text, []).append(to)
@@ -81,8 +81,8 @@ def document(
     notation: str,
     undelivered: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A whole story as JSON has it. `names` are those of the processes; `notation` says how to read it;
-    `undelivered` is what has not been delivered when it ends."""
+    """A whole story as a JSON value. `names`: those of the processes; `notation`: how to read it;
+    `undelivered`: the messages that are not delivered when it ends."""
     steps = [
         asdict(scene) | {"rules": [told._asdict() for told in scene.rules], "text": list(scene.lines())}
         for scene in scenes
@@ -93,7 +93,7 @@ def document(
 
 
 def story_text(story: dict[str, Any]) -> Iterator[str]:
-    """A whole story as lines."""
+    """A whole story as lines of text."""
     yield f"{story['protocol']}: {story['program']}"
     if named := [name for name in story["names"] if " " in name]:
         yield f"where {', '.join(name.replace(' ', ' is ', 1) for name in named)}"

@@ -1,15 +1,15 @@
-"""Machines in virtual time: a discrete-event driver.
+"""Runs machines in virtual time: a discrete-event driver.
 
-Promises   one seed replays bit for bit: events happen in the order of (time, counter), and each
-           purpose (when to send, to whom, how long, how often) has a generator of its own, so that
-           changing one part of a scenario does not shift the dice of another. First-hand transmissions,
-           of a message by its own sender to a destination, take the same time under every protocol:
-           their delays are drawn when the application sends, those of all others from other dice.
-           Where sends must be serialized, they wait for a token.
-           The trace numbers a process's events as its machine does: a held message's `since` is the
-           seq of its arrival.
-Ends       when `messages` were sent and every packet has arrived. What a machine still holds then is
-           reported as undelivered, with its reason.
+Promises   one seed replays bit for bit: events happen in the order of (time, counter), and each purpose (when
+           to send, to whom, how long, how often) has a random generator of its own, so that changing one part
+           of a scenario does not change the random choices of another. First-hand transmissions, of a message
+           by its own sender to a destination, take the same time under every protocol: their delays are drawn
+           when the application sends, all others from another generator.
+           If sends must be serialized, they wait for a token.
+           The trace numbers a process's events as its machine does: a held message's `since` is the seq of
+           its arrival.
+Ends       when `messages` were sent and every packet has arrived. Messages that a machine still holds then
+           are reported as undelivered, with the reason.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ from .workload import Pattern, Service, Workload, parse_pattern
 
 
 class ScheduledChange(NamedTuple):
-    """A process joins (it gets the next index) or leaves (it only drains what is on its way)."""
+    """A process joins (with the next index) or leaves (it then only receives what is on its way to it)."""
 
     time: float  # seconds
     what: Literal["join", "leave"]
@@ -55,20 +55,20 @@ class Undelivered(NamedTuple):
 
 
 class _Due(NamedTuple):
-    """What is to be delivered; in ns."""
+    """A message that is to be delivered at one destination; times in ns."""
 
-    delay: int  # of its first-hand transmission
-    at_best: int  # when it would arrive if it left at once and overtook whatever it can
+    delay: int  # the delay of its first-hand transmission
+    at_best: int  # its arrival if it left at once and no packet was ahead
 
 
 class Simulation:
     """One run of `processes` machines, made by `factory(me, n)`, until `messages` are sent and delivered.
 
-    `pattern`, where one is given, decides who is sent to instead of the workload's.
-    `terrain`, where one is given, says over which links packets travel; its routers send nothing themselves.
-    `control_sizes` gives the encoded bytes of control information of one multicast's messages.
-    `riders` are trackers whose piggybacks travel with the messages; they make the run's relevant events.
-    `progress` is called with the number of messages sent since the last call.
+    `pattern`: if given, draws the destinations instead of the workload's pattern. `terrain`: if given, the
+    links over which packets travel; its routers send nothing themselves. `control_sizes`: returns the encoded
+    bytes of control information of one multicast's messages. `riders`: trackers whose piggybacks travel with
+    the messages; they make the run's relevant events. `progress`: called with the number of messages sent
+    since the last call.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class Simulation:
         self._recorder = recorder
         self.ledger = ledger if ledger is not None else Ledger()
         self._riders = riders
-        self.narrator: Narrator | None = None  # tells the story of the run; to be set before it begins
-        self.tracker_narrator: TrackerNarrator | None = None  # the same of the riders
+        self.narrator: Narrator | None = None  # tells the run's story; set it before the run
+        self.tracker_narrator: TrackerNarrator | None = None  # the same for the riders
         self._progress = progress
         self.now = 0  # virtual time in ns
         self._agenda: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -116,19 +116,19 @@ class Simulation:
         self._unsent = messages
         self._changes_ahead = len(changes)
         self.machines: list[Machine] = []
-        self._logs: list[KeepsLog | None] = []  # of these, if they keep one
-        self._members: list[int] = []  # the present ones, in increasing order
+        self._logs: list[KeepsLog | None] = []  # the machine's log, if it keeps one
+        self._members: list[int] = []  # the present processes, in increasing order
         self._seq: list[int] = []
-        # Per link, of what was put on it: needed if somebody leaves.
+        # Per link, the arrival of the last packet on it; needed if a process leaves.
         self._last_arrival: dict[tuple[int, int], int] | None = {} if changes else None
-        self._due: list[dict[tuple[int, int], _Due]] = []  # sent to a process, not delivered to it
-        self._waiting: list[dict[tuple[int, int], int]] = []  # of these, what has arrived: since when
+        self._due: list[dict[tuple[int, int], _Due]] = []  # per process: sent to it, not delivered
+        self._waiting: list[dict[tuple[int, int], int]] = []  # of `_due`: time of arrival
         for _ in range(processes):
             self._add(processes)
         if terrain is not None:
             del self._members[terrain.applications :]
         self._turns: TakingTurns | None = None
-        facts = getattr(self.machines[0], "facts", None)  # what is simulated need not be a protocol
+        facts = getattr(self.machines[0], "facts", None)  # the factory may make other objects than protocols
         if facts is not None and facts.assumes.serialized:
             require(not changes, "nobody can join or leave a simulated system that shares a token")
             serialized = [needed(machine, Serializes) for machine in self.machines]
@@ -137,7 +137,7 @@ class Simulation:
             self._at(int(change.time * SECOND), self._change, change)
 
     def run(self) -> list[Undelivered]:
-        """Run to quiescence; what is left undelivered, which is nothing if the protocol is live."""
+        """Run until no event is left; returns the undelivered messages, none if the protocol is live."""
         agenda = self._agenda
         while agenda:
             self.now, _, act, arguments = heappop(agenda)
@@ -187,7 +187,7 @@ class Simulation:
             self._depart(change.process)
 
     def _depart(self, gone: int) -> None:
-        """All hear of it at once, and what is on its way still arrives, as if it had left by itself."""
+        """Tell all machines of a departure at once; packets in flight still arrive, as if it left itself."""
         assert self._last_arrival is not None
         self._react(gone, members(self.machines[gone]).leave(gone))
         for process, machine in enumerate(self.machines):
@@ -200,7 +200,7 @@ class Simulation:
         self._react(process, members(self.machines[process]).close(gone))
 
     def _react(self, process: int, effects: Iterable[Any]) -> None:
-        """Perform what a machine does about a change of members."""
+        """Perform the effects of a membership change."""
         self._transmit(process, effects)
         self._deliver(process, effects)
 
@@ -218,11 +218,11 @@ class Simulation:
             if self._progress is not None:
                 self._progress(1)
         elif not self._changes_ahead:
-            return  # alone, and nobody will come
+            return  # it is alone and no process will join
         self._pause(process)
 
     def _plan(self, process: int, to: list[int]) -> list[_Due]:
-        """How long the application's next message takes to each destination; whenever it leaves."""
+        """The delays of the application's next message to each destination, whenever it is sent."""
         if self._roads is None:
             delays = [self._delay.draw(self._first_hand) for _ in to]
         else:
@@ -264,7 +264,7 @@ class Simulation:
         self._deliver(process, effects)
 
     def _transmit(self, process: int, effects: Iterable[Any]) -> tuple[int, int]:
-        """Put every packet on its link; return the sums of their entries and bytes of control information."""
+        """Put every packet on its link; returns the sums of their entries and control bytes."""
         sends = [effect for effect in effects if isinstance(effect, Send)]
         sizes = self._control_sizes([send.message for send in sends])
         entries = 0
@@ -273,7 +273,7 @@ class Simulation:
         return entries, sum(sizes)
 
     def _travel(self, name: tuple[int, int], start: int, goal: int) -> int:
-        """How long a message takes to a process that its application did not send it to."""
+        """The travel time of a message to a process that its application did not send it to."""
         if self._roads is None:
             return self._delay.draw(self._added)
         return self._roads.travel(name, start, goal, self._added)
@@ -331,7 +331,7 @@ class Simulation:
                     self._happen(process)
 
     def _board(self, process: int, to: Iterable[int]) -> dict[int, Any]:
-        """What the trackers put on a message to each of its destinations."""
+        """The piggybacks of the trackers for a message, by destination."""
         if self._riders is None:
             return {}
         boarding = self._riders.board(process, [d for d in to if d != process])
@@ -341,7 +341,7 @@ class Simulation:
         return boarding
 
     def _happen(self, process: int) -> None:
-        """Let a relevant event happen with the given probability, and record it."""
+        """With the given probability, let a relevant event happen, and record it."""
         stamp = self._riders.event(process) if self._riders is not None else None
         if stamp is not None:
             if self.tracker_narrator is not None:
@@ -366,10 +366,10 @@ class Simulation:
 class TakingTurns:
     """The token of serialized sends (ordering/token.py): a send waits until its process has its turn.
 
-    A process in its turn sends all that waits, and then passes the token on. Requests and the token take as
-    long as other packets; a network that doubles packets does not double them, nor do the links of nodes.
-    `send` lets a process multicast what waited, with the arguments that `ask` was given; `put` puts a token's
-    message on the link from a process to another.
+    A process in its turn sends all messages that wait, and then passes the token on. Requests and the token
+    take as long as other packets; a network that doubles packets does not double them, and neither do nodes'
+    links. `send` multicasts a waiting message, with the arguments given to `ask`; `put` puts a message of the
+    token protocol on the link from one process to another.
     """
 
     def __init__(
@@ -383,7 +383,7 @@ class TakingTurns:
         self._waiting: list[deque[tuple[Any, ...]]] = [deque() for _ in machines]
 
     def ask(self, process: int, *arguments: Any) -> None:
-        """Send as soon as it is this process's turn."""
+        """Send as soon as this process has its turn."""
         self._waiting[process].append(arguments)
         self._perform(process, self._tokens[process].request())
         self._serve(process)
@@ -411,7 +411,7 @@ class TakingTurns:
 
 
 def control_of(message: TokenRequest | TokenPassed) -> tuple[int, int, int, int]:
-    """Its entries, units, bytes as encoded and bytes in the papers' model: it is all control information."""
+    """Entries, units, encoded bytes and bytes in the papers' model; all of it is control information."""
     entries = 1
     if isinstance(message, TokenPassed):
         entries = len(message.served) + len(message.queue) + _links(message.latest)
@@ -419,7 +419,7 @@ def control_of(message: TokenRequest | TokenPassed) -> tuple[int, int, int, int]
 
 
 def _links(latest: Any) -> int:
-    """How many messages are named: pairs of numbers."""
+    """How many messages `latest` names; each name is a pair of numbers."""
     if not isinstance(latest, tuple):
         return 0
     return 1 if all(isinstance(each, int) for each in latest) and latest else sum(map(_links, latest))

@@ -1,10 +1,11 @@
-"""A small program of an ordering protocol, or of a tracker, played step by step.
+"""Plays a small program of an ordering protocol, or of a tracker, step by step.
 
-A schedule says when the processes of a program act and when a copy arrives, a step a line: `0 sends`, `event
-at 0`, `2 receives M(0,1)`, `2 receives M(0,1) from 1`. It is random, as written down, or in order.
+A schedule says when the processes of a program act and when a copy arrives, one step per line: `0 sends`,
+`event at 0`, `2 receives M(0,1)`, `2 receives M(0,1) from 1`. The story chooses steps at random, follows a
+written schedule, or takes the oldest step first.
 
-Assumes    a protocol that is safe under the schedule; what it does wrong is told too, not hidden. Messages of
-           a tracker are given to the application at once, in whatever order they come.
+Assumes    a protocol that is safe under the schedule; its violations are reported too, not hidden. The
+           application gets a tracker's messages at once, in whatever order they arrive.
 Out        the scenes of a narrator; their text is itself a schedule, which gives the same story again.
 """
 
@@ -39,7 +40,7 @@ NOTATION = (
     "miss some); row j of M says which entries j is known to have."
 )
 NUMBERED = r"(?:\d+\.\s*)?"
-WHEN = r"(?:\s+\[[\d.]+ s\])?"  # as the story of a simulated run has it
+WHEN = r"(?:\s+\[[\d.]+ s\])?"  # as in the story of a simulated run
 SENDS = re.compile(rf"{NUMBERED}(\d+) (?:sends|would send)\b.*")
 HAPPENS = re.compile(rf"{NUMBERED}event (?:\(\d+,\d+\) )?at (\d+){WHEN}")
 RECEIVES = re.compile(
@@ -55,12 +56,12 @@ PASSED_OVER = re.compile(  # comments, what a step led to, and what stands above
 class PacketInFlight(NamedTuple):
     source: int
     to: int
-    names: tuple[str, ...]  # the first as a story tells it, others as `explore` does
+    names: tuple[str, ...]  # the first as in a story, others as `explore` prints them
     message: Any
 
 
 class Play(ABC):
-    """What the processes of a program have yet to do, and what is on its way. With `fifo`, copies on one link
+    """What the processes of a program have yet to do, and the packets in flight. `fifo`: copies on one link
     arrive in the order sent."""
 
     def __init__(self, program: Program, protocol: str, needs_fifo: bool, *, fifo: bool) -> None:
@@ -74,7 +75,7 @@ class Play(ABC):
 
     @abstractmethod
     def act(self, process: int, action: int) -> None:
-        """Let a process send to this set, or have an event."""
+        """Let a process send to the set `action`, or let an event happen there."""
 
     @abstractmethod
     def take_in(self, packet: PacketInFlight) -> None:
@@ -88,15 +89,15 @@ class Play(ABC):
         return self
 
     def drain(self) -> Self:
-        """Let everything that is left happen, oldest first."""
+        """Perform all remaining steps, oldest first."""
         while choices := self._choices():
             self._take(choices[0])
         return self
 
     def follow(self, lines: Iterable[str]) -> list[str]:
-        """Take the steps that these lines name, as `happened explore` or a story prints them. Returns those
-        lines that are neither steps nor comments. LocalProtocolError if a step is not possible, or if
-        no line is one."""
+        """Take the steps that these lines name, in the form that `happened explore` or a story prints.
+        Returns the lines that are neither steps nor comments. LocalProtocolError if a step is not possible,
+        or if no line is a step."""
         others, before = [], len(self.scenes)
         for line in map(str.rstrip, lines):
             if not self._step(line) and not PASSED_OVER.fullmatch(line):
@@ -110,7 +111,7 @@ class Play(ABC):
         return others
 
     def _step(self, line: str) -> bool:
-        """Take the step that a line names; False if it names none."""
+        """Take the step that a line names; returns False if it names none."""
         text = line.strip()
         if found := SENDS.fullmatch(text):
             self._act_next(line, int(found[1]), event=False)
@@ -130,7 +131,7 @@ class Play(ABC):
         self._take(process)
 
     def _choices(self) -> list[int | PacketInFlight]:
-        """What may happen next: a copy arrives, or a process goes on."""
+        """The steps that are possible next: a copy arrives, or a process acts."""
         return [*self._arrivals(), *self._active()]
 
     def _take(self, choice: int | PacketInFlight) -> None:
@@ -144,8 +145,8 @@ class Play(ABC):
         return [process for process, actions in enumerate(self._ahead) if actions]
 
     def _arrivals(self) -> list[PacketInFlight]:
-        """What may arrive next. Of control messages that have the same name and link, the first: a schedule
-        could not tell them apart."""
+        """The packets that may arrive next. Of control messages with the same name and link, only the first:
+        a schedule could not distinguish them."""
         heads: dict[tuple[Any, ...], PacketInFlight] = {}
         for packet in self._packets:
             link = packet.source, packet.to
@@ -161,11 +162,11 @@ class Play(ABC):
 
 
 class Story(Play):
-    """The machines of one program, what is on its way, and what has happened.
+    """The machines of one program, the packets in flight, and the scenes so far.
 
-    Deliveries are judged by `order`, the one that the protocol promises by default.
-    With `tick_at_deliveries` clocks count deliveries too, as in the worked example of the textbook chapter.
-    With a `terrain`, the routers of its protocol are processes too, after those of the program.
+    `order`: the order by which deliveries are judged, by default the protocol's promise.
+    `tick_at_deliveries`: clocks count deliveries too, as in the worked example of the textbook chapter.
+    `terrain`: if its protocol relays, the terrain's routers are processes too, after those of the program.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class Story(Play):
         self.scenes = self._narrator.scenes
 
     def document(self) -> dict[str, Any]:
-        """The whole story as JSON has it."""
+        """The whole story as a JSON value."""
         how = explained(self.protocol, self._machines)
         return document(
             self.protocol, str(self.program), self.names, self.scenes, how, self._narrator.undelivered()
@@ -192,7 +193,7 @@ class Story(Play):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether nothing more can happen, a message has not been delivered, and no refusal explains it."""
+        """Whether nothing more can happen although a message is undelivered and no refusal explains this."""
         refused = any(scene.kind == REFUSED for scene in self.scenes)
         return not refused and not self._choices() and bool(self._narrator.undelivered())
 
@@ -228,7 +229,7 @@ class Story(Play):
 
 
 def _cast(program: Program, protocol: str, terrain: Terrain | None) -> tuple[list[str], list[Machine]]:
-    """The names of all processes, and their machines."""
+    """The names of all processes, and a machine for each."""
     n = len(program.sends)
     if terrain is None:
         return list(map(str, range(n))), [create(protocol, me, n) for me in range(n)]
@@ -250,7 +251,7 @@ def numbered(names: Iterable[str]) -> list[str]:
 
 
 def explained(protocol: str, machines: Iterable[Machine]) -> str:
-    """How to read what the machines of a protocol remember."""
+    """Explains how to read the structures that the protocol's machines remember."""
     titles = {title for machine in machines for title, _ in knowledge(machine)}
     if not titles:
         return "This protocol does not tell what it remembers."
@@ -258,7 +259,7 @@ def explained(protocol: str, machines: Iterable[Machine]) -> str:
 
 
 class TrackerStory(Play):
-    """The trackers of one program, what is on its way, and what has happened."""
+    """The trackers of one program, the messages in flight, and the scenes so far."""
 
     def __init__(self, program: Program, protocol: str, *, fifo: bool = False) -> None:
         super().__init__(program, protocol, tracking.facts_of(protocol).fifo_links, fifo=fifo)
@@ -267,10 +268,10 @@ class TrackerStory(Play):
         self._trackers = [tracking.create(protocol, me, n) for me in range(n)]
         self._narrator = TrackerNarrator(protocol, self._trackers)
         self.scenes = self._narrator.scenes
-        self._sent = [0] * n  # messages of each process so far; they are numbered, as no clock does
+        self._sent = [0] * n  # per process, the number of its messages so far
 
     def document(self) -> dict[str, Any]:
-        """The whole story as JSON has it."""
+        """The whole story as a JSON value."""
         names = [str(process) for process in range(len(self._trackers))]
         return document(self.protocol, str(self.program), names, self.scenes, NOTATION)
 

@@ -1,8 +1,8 @@
-"""A communication graph as the simulator sees it, and how long messages take over its links.
+"""A communication graph in the simulator, and how long messages take over its links.
 
-Processes are indices, those with an application first. A protocol that relays has a machine for every
-process, and each hop is a transmission over one link. One that does not has machines for the applications
-alone; what it sends crosses the links of the same route, untouched.
+Processes are indices; those with an application come first. A protocol that relays has a machine for every
+process, and each hop is a transmission over one link. A protocol that does not relay has machines only for
+the applications; its messages cross the links of the same route unchanged.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from .network import Delay
 
 @dataclass(frozen=True)
 class Terrain:
-    source: str  # the file
+    source: str  # the file that describes the graph
     names: tuple[str, ...]  # applications first, then routers
     applications: int
     places: tuple[Place, ...]
@@ -31,14 +31,14 @@ class Terrain:
         require(self.applications >= 2, why)
 
     def processes(self, protocol: str) -> int:
-        """How many machines a protocol has here."""
+        """The number of machines that a protocol has on this terrain."""
         return len(self.names) if relays(protocol) else self.applications
 
     def factory(self, protocol: str) -> Factory:
         return partial(_placed, protocol, self.places) if relays(protocol) else partial(create, protocol)
 
     def path(self, start: int, goal: int) -> list[int]:
-        """The way between two processes, both ends included: their link, or else their route."""
+        """The path between two processes, both ends included: their common link, or else their route."""
         way = [start]
         while start != goal:
             place = self.places[start]
@@ -50,12 +50,12 @@ class Terrain:
         return way
 
     def links(self, start: int, goal: int) -> int:
-        """How many links a transmission crosses."""
+        """The number of links that a transmission crosses."""
         return len(self.path(start, goal)) - 1
 
 
 def relays(protocol: str) -> bool:
-    """Whether messages of a protocol go from router to router."""
+    """Whether routers forward the messages of this protocol."""
     return protocols()[protocol].copies.relays is Relays.ROUTERS
 
 
@@ -64,33 +64,33 @@ def _placed(protocol: str, places: Sequence[Place], me: int, n: int) -> Machine:
 
 
 class Roads:
-    """Delays over the links of a terrain: a message takes the same time over a link under every protocol."""
+    """Delays over a terrain's links: a message takes the same time over a link under every protocol."""
 
     def __init__(self, terrain: Terrain, delay: Delay, seed: int) -> None:
         self._terrain = terrain
         self._delay = delay
         self._seed = seed
-        # Per process, how many messages its application wants to send, and how many of these it has sent.
+        # Per process: the messages that its application has planned, and those of them already sent.
         self._planned, self._left = Counter[int](), Counter[int]()
-        self._nth: dict[tuple[int, int], int] = {}  # of each message, its place among its sender's
+        self._nth: dict[tuple[int, int], int] = {}  # per message: its number among its sender's messages
 
     def plan(self, process: int, to: Sequence[int]) -> list[int]:
-        """The delays, in ns, of the next message of an application to each destination."""
+        """The delays in ns of an application's next message, one for each destination."""
         self._planned[process] += 1
         return [self.delay(process, self._planned[process], process, d) for d in to]
 
     def leave(self, process: int, clock: int) -> None:
-        """The next of the planned messages of a process is sent, and has this clock."""
+        """Record that the next planned message of a process is sent with this clock."""
         self._left[process] += 1
         self._nth[process, clock] = self._left[process]
 
     def travel(self, name: tuple[int, int], start: int, goal: int, dice: Random) -> int:
-        """Of a message from one process to another, in ns; with `dice` if no application sent it."""
+        """A message's travel time in ns between two processes; from `dice` if no application sent it."""
         if name in self._nth:
             return self.delay(name[0], self._nth[name], start, goal)
         return sum(self._delay.draw(dice) for _ in range(self._terrain.links(start, goal)))
 
     def delay(self, sender: int, nth: int, start: int, goal: int) -> int:
-        """Of the nth message of a sender's application, from one process to another, in ns."""
+        """The delay in ns of the nth message of a sender's application between two processes."""
         way, named = self._terrain.path(start, goal), f"{self._seed}/{sender}/{nth}"
         return sum(self._delay.draw(Random(f"{named}/{a}/{b}")) for a, b in pairwise(way))

@@ -1,13 +1,13 @@
-"""Tells what trackers do, step by step, whoever drives them: P1, P2, P3 of Hélary, Melideo & Raynal (2000),
-and every other tracker as far as it can be told.
+"""Describes step by step what trackers do, under any driver: P1, P2, P3 of Hélary, Melideo & Raynal (2000),
+and every other tracker as far as it shows its state.
 
-In     each relevant event, each send and each receipt, after the tracker has dealt with it
+In     each relevant event, each send and each receipt, after the tracker has handled it
 Out    one Scene per step: which entries a message carried and which were left out, what each process
        remembers afterwards, the timestamp of each relevant event and its immediate predecessors
-Rules  What R1 and R3 changed is the difference between what was remembered before and after. Why R2 may leave
-       an entry out is worked out from the events alone: a message of the receiver's that is in the causal
-       past was sent by somebody who knew the entry, and so on (`_why_known`).
-Judged A timestamp that is not the one the events give is told as WRONG.
+Rules  The effects of R1 and R3 are the differences between the remembered state before and after. Why R2 may
+       leave an entry out is derived from the events alone, for example because the causal past has a message
+       of the receiver that was sent when the receiver knew the entry (`_why_known`).
+Judged A timestamp that differs from the one derived from the events is reported as WRONG.
 """
 
 import json
@@ -22,7 +22,7 @@ from ..tracking.piggyback import PiggybackEntry, View, row
 from .scenes import ARRIVE, EVENT, REFUSED, SEND, Narration, Scene, by_destination
 
 Entry = tuple[int, int | None]
-"""What is known of a process: how many relevant events, and whether the last has no successor yet."""
+"""What is known of a process: the number of its relevant events; IP, 1 if the last has no successor."""
 
 
 class TrackerNarrator(Narration):
@@ -35,14 +35,14 @@ class TrackerNarrator(Narration):
         super().__init__(now)
         self._trackers = trackers
         self._bound = bound_of(protocol)
-        self._views = [tracker.view() for tracker in trackers]  # as each was after its last step
+        self._views = [tracker.view() for tracker in trackers]  # each after its last step
         self._truth = _RelevantTruth(len(trackers))
         self._stamps: list[Timestamp] = []
-        self._told_to: dict[tuple[int, int, int], tuple[Entry, MessageKey]] = {}  # who, whom, about whom
-        self._sent_at: dict[MessageKey, int] = {}  # the number of the scene
+        self._told_to: dict[tuple[int, int, int], tuple[Entry, MessageKey]] = {}  # (from, to, about)
+        self._sent_at: dict[MessageKey, int] = {}  # the number of the sending scene
 
     def event(self, process: int, stamp: Timestamp, forced_by: Sequence[RuleUse] = ()) -> Scene:
-        """A relevant event has happened, or a null event, for a reason that is told."""
+        """A relevant event has happened, or a null event, for the reasons in `forced_by`."""
         event = process, stamp.seq
         before, after = self._turn(process)
         immediate = self._truth.event(event)
@@ -62,7 +62,7 @@ class TrackerNarrator(Narration):
         )
 
     def sent(self, process: int, clock: int, piggybacks: Mapping[int, Piggybacked]) -> Scene:
-        """A message has been sent, with these piggybacks by destination; a null event comes first."""
+        """A message has been sent with these piggybacks by destination; a null event comes first."""
         key = process, clock
         before = self._views[process]
         for piggyback in piggybacks.values():
@@ -91,7 +91,7 @@ class TrackerNarrator(Narration):
         )
 
     def received(self, process: int, key: MessageKey, piggyback: Piggybacked) -> Scene:
-        """A message has been taken in, in the order in which its application gets messages."""
+        """A process has taken in a message, in the order in which its application gets messages."""
         before, after = self._turn(process)
         self._truth.receive(process, key)
         entries = self._trackers[process].carried(piggyback)
@@ -116,7 +116,7 @@ class TrackerNarrator(Narration):
         return self._scene(process, kind=REFUSED, what=what)
 
     def _turn(self, process: int) -> tuple[View | None, View | None]:
-        """What a process remembered after its last step, and what it does now."""
+        """What a process remembered after its last step, and what it remembers now."""
         before = self._views[process]
         self._views[process] = self._trackers[process].view()
         return before, self._views[process]
@@ -128,7 +128,7 @@ class TrackerNarrator(Narration):
     def _chosen(
         self, key: MessageKey, to: int, view: View, entries: Sequence[PiggybackEntry]
     ) -> list[RuleUse]:
-        """Of the entries that a sender has, which R2 sends to this destination, and which it leaves out."""
+        """Which of the sender's entries R2 sends to this destination, and which it leaves out."""
         process, _ = key
         assert view.knows is not None
         carried, told = {each.process for each in entries}, []
@@ -146,7 +146,7 @@ class TrackerNarrator(Narration):
         return told
 
     def _why_known(self, process: int, to: int, k: int, entry: Entry, *, on_its_way: bool) -> str:
-        """Which event shows that `to` has, or will have, this entry; empty if none does."""
+        """The event which shows that `to` has, or will have, this entry; empty if none does."""
         if on_its_way:
             sent = self._told_to.get((process, to, k))
             return f"it is on its way in {notation.key_name(sent[1])}" if sent and sent[0] == entry else ""
@@ -160,7 +160,7 @@ class TrackerNarrator(Narration):
         return ""
 
     def _faults(self, event: EventId, stamp: Timestamp, immediate: frozenset[EventId]) -> tuple[str, ...]:
-        """What is wrong with a timestamp, by the events."""
+        """The faults in a timestamp, compared with the events."""
         counts = self._truth.counts(event)
         faults = []
         if stamp.counts is not None and stamp.counts != counts:
@@ -173,7 +173,7 @@ class TrackerNarrator(Narration):
 
 
 def _stamped(event: EventId, stamp: Timestamp, before: View | None, after: View) -> list[RuleUse]:
-    """What R1 did at a relevant event."""
+    """The effects of R1 at a relevant event."""
     process, seq = event
     told = []
     if stamp.immediate is not None:
@@ -193,7 +193,7 @@ def _stamped(event: EventId, stamp: Timestamp, before: View | None, after: View)
 
 
 def _columns(event: EventId, before: View, after: View) -> list[RuleUse]:
-    """The columns of M that a relevant event changes."""
+    """The columns of M that a relevant event has changed."""
     process, told = event[0], []
     assert before.knows is not None and after.knows is not None
     for k in range(len(after.counts)):
@@ -214,10 +214,10 @@ def _columns(event: EventId, before: View, after: View) -> list[RuleUse]:
 
 
 def _merged(sender: int, each: PiggybackEntry, before: View, after: View) -> list[RuleUse]:
-    """What R3 did with one entry of a message."""
+    """The effects of R3 for one entry of a message."""
     k, had = each.process, before.entry(each.process)
     if not each.value and not had[0]:
-        return []  # where whole vectors travel, of a process that has had no event yet
+        return []  # an entry in a whole vector for a process without events
     name = _entry(k, each.entry)
     if _weight(each.entry) > _weight(had):
         why = f"{after.title}[{k}] was {had[0]}"
@@ -233,13 +233,13 @@ def _merged(sender: int, each: PiggybackEntry, before: View, after: View) -> lis
 
 
 def _weight(entry: Entry) -> int:
-    """Larger means newer: the count decides, and of equal ones the smaller IP."""
+    """A larger weight is newer: the count decides, and of equal counts the smaller IP."""
     count, immediate = entry
     return 2 * count - (immediate or 0)
 
 
 def _due(view: View, to: Sequence[int]) -> int:
-    """The most entries that a message to one of these has to carry."""
+    """The largest number of entries that a message to one of these destinations must carry."""
     assert view.knows is not None
     way = view.on_its_way
     return max(
@@ -275,15 +275,15 @@ def _entry(k: int, entry: Entry) -> str:
 
 
 class _RelevantTruth:
-    """Who knows of which relevant events and sends, as sets, and nothing of what is carried."""
+    """Which process knows of which relevant events and sends, as sets, without control information."""
 
     def __init__(self, n: int) -> None:
         self._n = n
         self._past: list[set[Any]] = [set() for _ in range(n)]  # ("event", e) and ("send", key)
-        self._before: dict[Any, frozenset[Any]] = {}  # of each of these, what happened before it
+        self._before: dict[Any, frozenset[Any]] = {}  # per member of `_past`, what happened before it
 
     def event(self, event: EventId) -> frozenset[EventId]:
-        """Note an event; returns its immediate predecessors."""
+        """Record an event; returns its immediate predecessors."""
         past = self._past[event[0]]
         self._before["event", event] = frozenset(past)
         events = {what for kind, what in past if kind == "event"}
@@ -307,15 +307,15 @@ class _RelevantTruth:
         return max(own, default=None)
 
     def counts(self, event: EventId) -> tuple[int, ...]:
-        """Per process, how many of its events are in the past of this one, itself included."""
+        """Per process, how many of its events are in the past of this event, itself included."""
         counted = [0] * self._n
         for process, _ in {*self.before(event), event}:
             counted[process] += 1
         return tuple(counted)
 
     def knew(self, process: int, other: int, k: int, entry: Entry) -> MessageKey | None:
-        """The first message of another process, in the past of this one, sent by somebody who knew this
-        entry; None if there is none."""
+        """The first message in this process's past that another process sent when it knew this entry; None if
+        there is none."""
         sends: list[MessageKey] = [what for kind, what in self._past[process] if kind == "send"]
         for key in sorted(key for key in sends if key[0] == other):
             events = {what for kind, what in self._before["send", key] if kind == "event"}

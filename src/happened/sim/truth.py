@@ -1,15 +1,15 @@
-"""The ground truth of a small computation, event by event, without a look at control information; and what
-a promised order demands of deliveries.
+"""The ground truth of a small computation, event by event, computed without control information; and what a
+promised order requires of deliveries.
 
-Promises   `Truth` is a value: every event gives a new one, so explored states can share their pasts.
-           Two truths are equal iff no later event, and no question below, can tell them apart.
-Assumes    the messages are known in advance (who sends, to whom) and numbered 0, 1, …
-Edges      those of the papers: the order within a process, and from a send to its *deliveries*. An
-           arrival that is not yet a delivery tells a process nothing.
+Promises   `Truth` is a value: every event gives a new one, so explored states can share their pasts. Two
+           truths are equal iff no later event, and no method below, can distinguish them.
+Assumes    the messages are known in advance (sender and destinations) and numbered 0, 1, …
+Edges      happened-before as in the papers: the order within a process, and from a send to its *deliveries*.
+           An arrival that is not yet a delivery tells a process nothing.
 
-A causal past is an `int` used as a bit set over events. Message m owns n + 1 neighbouring bits, its
-send and its delivery at each of the n processes, so that shifting a set of sends by 1 + d turns it
-into the set of their deliveries at d: every question is a few operations on whole sets.
+A causal past is an `int` used as a bit set over events. Message m owns n + 1 adjacent bits, its send and its
+delivery at each of the n processes. Shifting a set of sends by 1 + d gives the set of their deliveries at d,
+so every question takes a few operations on whole sets.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -21,11 +21,11 @@ from ..core.orders import Order
 Name = TypeVar("Name", bound=Hashable)
 
 Edge = tuple[int, int]
-"""(message, destination): a unit of information, under the message's number."""
+"""(message, destination): a unit of information; the message is given by its number."""
 
 
 class Messages:
-    """Who sends what to whom: the part of the truth that never changes."""
+    """The sender and destinations of every message: the part of the truth that never changes."""
 
     def __init__(self, processes: int, destinations: Sequence[int]) -> None:
         self.processes = processes
@@ -44,10 +44,9 @@ class Messages:
 
 
 class Truth(NamedTuple):
-    """What has happened so far.
+    """The events that have happened so far.
 
-    The order of two deliveries at one process with no send after them is not kept: no question
-    depends on it.
+    The order of two deliveries at one process without a send after them is not kept: no method depends on it.
     """
 
     pasts: tuple[int, ...]  # per process, its latest event and everything before it
@@ -74,7 +73,7 @@ class Truth(NamedTuple):
     def overtaken(self, messages: Messages, process: int, message: int) -> list[int]:
         """The messages that `message` would overtake if it were delivered to `process` now.
 
-        They are addressed to `process`, were sent in the causal past of this send, and are not yet
+        These are addressed to `process`, were sent in the causal past of `message`'s send, and are not yet
         delivered there. Empty: the delivery keeps causal order.
         """
         before = self.sends[message] ^ messages.sends[message]
@@ -82,7 +81,7 @@ class Truth(NamedTuple):
         return messages.numbers(due & ~(self.pasts[process] >> 1 + process)) if due else []
 
     def missing(self, messages: Messages) -> list[Edge]:
-        """The deliveries that have not happened, to any destination of any message."""
+        """All pairs of a message and a destination that has not delivered it."""
         happened = 0
         for past in self.pasts:
             happened |= past
@@ -113,27 +112,27 @@ class Truth(NamedTuple):
 def on_edge(log: frozenset[Edge], to: int, destination: int) -> frozenset[Edge]:
     """What a message to the set `to` must carry on its edge to `destination`, given the log before it.
 
-    A unit about one of its own destinations goes to that destination alone: the others learn it
-    from the message itself.
+    A unit about one of its own destinations goes to that destination alone: the others infer it from the
+    message itself.
     """
     return frozenset(unit for unit in log if unit[1] == destination or not to >> unit[1] & 1)
 
 
 def keeps(order: Order, earlier: int, later: int) -> bool:
-    """Whether a message of sender `earlier` must be delivered before one of sender `later` that was sent
-    causally after it, where both go."""
+    """Whether the order requires that a message of sender `earlier` is delivered before a message of sender
+    `later` sent causally after it, at common destinations."""
     return order.is_causal or (order.is_fifo and earlier == later)
 
 
 def disagreement(orders: Sequence[Sequence[Name]], p: int, message: Name, name: Callable[[Name], str]) -> str:
-    """Why no one order of all messages lets p deliver this one now: a chain of deliveries, each process
-    having one message before the next, from it to one that p already has. Empty: there is none.
+    """Why no single order of all messages lets p deliver this one now: a chain of messages, each delivered
+    before the next at some process, from this message to one that p has delivered. Empty: there is none.
 
-    `orders` has what each process has delivered so far, without this delivery.
+    `orders` has the deliveries of each process so far, without this one.
     """
-    before: dict[Name, tuple[Name, int]] = {}  # a message of the chain: the one before it, and where
+    before: dict[Name, tuple[Name, int]] = {}  # a message: the one before it in the chain, and where
     reached = [message]
-    for m in reached:  # grows while we go, so the first chain found is a shortest one
+    for m in reached:  # `reached` grows in this loop, so the first chain found is a shortest one
         for q, order in enumerate(orders):
             for later in order[order.index(m) + 1 :] if m in order else ():
                 if later not in before:

@@ -1,8 +1,8 @@
-"""Who sends, when, and to whom: workloads as values.
+"""Workloads as values: which process sends when, and to which destinations.
 
-Each process sends after exponential pauses of its own. A pattern draws the destinations of one send
-from an injected generator and the present members, in increasing order; it never addresses the sender,
-and draws nobody if there is nobody else. `parse_pattern` reads the forms below from text.
+Each process sends after exponentially distributed pauses. A pattern draws the destinations of one send from
+an injected generator and the present members, in increasing order; it never draws the sender, and draws no
+destination if there is no other process. `parse_pattern` reads these text forms:
 
     unicast             one other process, uniformly
     multicast           k others, k uniform on 1 … n-1: n/2 on average, as in the study of Jang et al. (1997)
@@ -10,8 +10,8 @@ and draws nobody if there is nobody else. `parse_pattern` reads the forms below 
     fanout:K            K others, uniformly (all of them if there are fewer)
     ring                the next process, the last one sending to the first
     client-server[:S]   the first S (default 1) are servers: clients ask a server, servers answer a client
-    service[:S]         the same, with servers that answer as often as they are asked
-    clusters[:K]        K (default 2) blocks of neighbours: one process, 9 times in 10 of the own block
+    service[:S]         the same, but all servers together send as often as all clients together
+    clusters[:K]        K (default 2) blocks of neighbours: one process, 9 times in 10 of the sender's block
 """
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ Pattern = Callable[[Random, int, Sequence[int]], list[int]]
 @dataclass(frozen=True, slots=True)
 class Workload:
     pattern: str = "multicast"
-    interval: float = 0.1  # seconds between two sends of one process, on average
+    interval: float = 0.1  # mean seconds between two sends of a process
 
     def __post_init__(self) -> None:
         parse_pattern(self.pattern)
@@ -63,14 +63,14 @@ class ClientServer:
 
     def __call__(self, rng: Random, sender: int, members: Sequence[int]) -> list[int]:
         servers, clients = members[: self.servers], members[self.servers :]
-        # Without clients there is nobody to answer: servers then ask one another.
+        # Without clients, servers send to one another.
         return _one(rng, others(sender, clients if sender in servers and clients else servers))
 
 
 @dataclass(frozen=True, slots=True)
 class Service(ClientServer):
     def pace(self, sender: int, members: Sequence[int]) -> float:
-        """How many times as often as a client a process sends: all servers together as all clients."""
+        """How often a process sends, relative to a client: all servers send as often as all clients."""
         clients = len(members) - self.servers
         return max(clients / self.servers, 1.0) if sender in members[: self.servers] else 1.0
 
@@ -112,7 +112,7 @@ PATTERNS = ("unicast", "multicast", "broadcast", "fanout:K", "ring", *_SERVED)
 
 
 def parse_pattern(text: str) -> Pattern:
-    """The pattern this text names; ValueError says what would be understood."""
+    """The pattern that this text names; the ValueError lists the valid forms."""
     name, colon, size_text = text.partition(":")
     if name in _PLAIN:
         if colon:
@@ -129,6 +129,6 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def cast_of(text: str) -> str:
-    """What a protocol must offer for this pattern: unicast, multicast or broadcast."""
+    """The kind of send that a protocol must support for this pattern: unicast, multicast or broadcast."""
     name = text.partition(":")[0]
     return {"multicast": "multicast", "fanout": "multicast", "broadcast": "broadcast"}.get(name, "unicast")

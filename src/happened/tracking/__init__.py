@@ -1,7 +1,7 @@
-"""Timestamping protocols for relevant events, behind one interface (tracker.py).
+"""Timestamping protocols for relevant events, behind one common interface (tracker.py).
 
-Applications use `Tracker`, which works with names, bytes and timestamps that can be compared. Drivers use
-`create`, which makes a tracker for process indices.
+Applications use `Tracker`, which works with names, bytes and comparable timestamps. Drivers use `create`,
+which makes a tracker that works with process indices.
 """
 
 from .named import Stamp, Tracker, named, reconstruct

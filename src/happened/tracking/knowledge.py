@@ -1,17 +1,17 @@
-"""A vector that only grows, and which process is known to have which entry: what P1, P2 and P3-reduced share.
+"""A vector that only grows, with a record of which process knows which entry: for P1, P2 and P3-reduced.
 
-This is the boolean matrix M_i of Hélary, Melideo & Raynal (2000), kept by columns: lane k of `lacking` is the
-set of processes l with M_i[l, k] = 0, those that may lack the present value of entry k. A message to l
-carries exactly the entries whose column has l in it.
+The record is the boolean matrix M_i of Hélary, Melideo & Raynal (2000), kept by columns: lane k of `lacking`
+is the set of processes l with M_i[l, k] = 0, which may lack the present value of entry k. A message to l
+carries exactly the entries whose column contains l.
 
-Assumes    values of an entry are totally ordered and merged by maximum, whatever they stand for.
-Invariant  if l is not in column k, then l has had our present value of entry k, or a newer one, in its
-           causal past at some event of *ours*: so it still has. The converse need not hold, and costs
-           entries, not exactness. Our own bit is never set.
-FIFO       `sent` holds, in the same form, the processes to which the present value is already on its way.
-           It stays apart from `lacking`, because being on its way says nothing to third parties: telling
-           them (by columns) that l knows what is merely on its way to l loses entries.
-Cost       each step is a fixed number of operations on integers of n lanes, whatever it carries.
+Assumes    values of an entry are totally ordered and merged by maximum, whatever they mean.
+Invariant  if l is not in column k, then l has had our present value of entry k, or a newer one, in its causal
+           past at some event of *ours*: so it still has. The converse need not hold; where it fails, messages
+           carry extra entries but stay exact. Our own bit is never set.
+FIFO       `sent` holds, in the same form, the processes to which the present value is already in transit. It
+           is kept apart from `lacking`, because third parties must not learn of values in transit: if columns
+           told them that l knows what is still in transit to l, entries would be lost.
+Cost       each step is a fixed number of operations on integers of n lanes, however many entries it carries.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from .tracker import Protocols, State, TrackerFacts, TrackerMachine, entries_of
 
 
 class Knowledge(TrackerMachine):
-    """A tracker that sends what its receiver may lack.
+    """A tracker whose messages carry the entries that their receiver may lack.
 
     With `owners_know`, process k always has the newest value of entry k, so that M[k, k] = 1. Without it, k
-    has made the odd values of entry k itself, and others make the even ones.
+    itself creates the odd values of entry k, and other processes create the even ones.
     """
 
     title: ClassVar[str] = "VC"
@@ -59,14 +59,14 @@ class Knowledge(TrackerMachine):
         self._geometry = geometry = lanes(n)
         self._everyone_else = geometry.members ^ 1 << me
         self._owners = sum(1 << geometry.width * k + k for k in range(n))  # lane k: the set {k}
-        # The columns of a new value: everybody else may lack it, but for its owner where owners always know.
+        # Columns of a new value: all others may lack it, except its owner if owners always know.
         self._fresh = geometry.ones * self._everyone_else & ~(self._owners if self._owners_know else 0)
         self._guards, self._ones, self._shift = geometry.guards, geometry.ones, geometry.shift
         self._own_guard = 1 << geometry.width * me + geometry.shift
         self._own_bits = geometry.ones << me
 
     def join(self, process: int) -> None:
-        """Make room for one more process, which may lack every value there is and has made none itself."""
+        """Add a process, which may lack every present value and has created none itself."""
         before = self._geometry
         super().join(process)
         self._size()
@@ -80,7 +80,7 @@ class Knowledge(TrackerMachine):
         return self._geometry.get(self.vector, self.me)
 
     def set_own(self, value: int) -> None:
-        """Give entry `me` a value that nobody else can know."""
+        """Give entry `me` a value that no other process can know."""
         self.vector = self._geometry.put(self.vector, self.me, value)
 
     def everyone_lacks_own(self) -> None:
@@ -94,14 +94,14 @@ class Knowledge(TrackerMachine):
         self.everyone_lacks_own()
 
     def raise_entries(self, lowest: int) -> None:
-        """Raise the entries of these lanes (bit 0 each) by one; nobody else can know the new values."""
+        """Raise the entries of these lanes (bit 0 of each) by one; no other process knows the new values."""
         mask = (lowest << self._geometry.shift) - lowest
         self.vector += lowest
         self.lacking = self.lacking & ~mask | self._geometry.ones * self._everyone_else & mask
         self.sent &= ~mask
 
     def due(self, to: int) -> int:
-        """Bit 0 of the lanes whose entries a message to `to` has to carry (rule R2)."""
+        """The entries that a message to `to` must carry (rule R2), as bit 0 of their lanes."""
         lacking = self.lacking
         if self._fifo:
             lacking ^= lacking & self.sent
@@ -123,7 +123,7 @@ class Knowledge(TrackerMachine):
         return Piggyback(self._geometry, due, self.vector & mask, columns)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        """Take in a piggyback by rule R3, or by R3′ where it has columns."""
+        """Merge a piggyback by rule R3, or by R3′ if it has columns."""
         if (
             type(piggyback) is not Piggyback
             or piggyback.geometry is not self._geometry
@@ -141,7 +141,7 @@ class Knowledge(TrackerMachine):
             if theirs is not None and theirs >> sender & self._ones:
                 raise RemoteProtocolError(f"the columns from {sender} say that it lacks its own values")
             if newer & self._own_guard:
-                # Where owners need not know, an event of ours (odd) may have got a successor (even).
+                # Unless owners know, another process may have given our event (odd) a successor (even).
                 refusals.own_value(self._geometry.get(values, self.me), self._largest_own())
             lowest = newer >> shift
             mask = newer - lowest
@@ -151,8 +151,8 @@ class Knowledge(TrackerMachine):
                 lacking ^= lacking & (odd << shift) - odd & self._owners
             if self._fifo:
                 self.sent ^= self.sent & mask
-        # The entries whose value the sender has too, adopted ones included; where neither side has one,
-        # no column has a member.
+        # Entries whose value the sender has too, adopted ones included. Where neither side has a value, no
+        # column has a member.
         same = (values | guards) - vector & guards
         lacking ^= lacking & same >> shift - sender
         if theirs is not None:
@@ -170,7 +170,7 @@ class Knowledge(TrackerMachine):
         return tuple(tuple(1 - (column >> j & 1) for column in columns) for j in range(self.n))
 
     def sent_to(self) -> tuple[tuple[int, ...], ...] | None:
-        """The same of what is on its way, in `sent`; None without FIFO links."""
+        """Rows as in `known_to`, of values in transit (`sent`); None without FIFO links."""
         columns = self._geometry.unpack(self.sent)
         rows = tuple(tuple(column >> j & 1 for column in columns) for j in range(self.n))
         return rows if self._fifo else None
@@ -179,7 +179,7 @@ class Knowledge(TrackerMachine):
         return decode(data, self._geometry, columns=self._primed, n=n)
 
     def read(self, values: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-        """What the values of a vector or piggyback stand for: counts and, where it has them, bits IP."""
+        """The meaning of a vector's or piggyback's values: counts, and the bits IP if it has them."""
         return tuple(self._geometry.unpack(values)), None
 
     def view(self) -> View:
@@ -215,7 +215,7 @@ def forms(
     description: str,
     paper: str,
 ) -> Protocols:
-    """A protocol as it is; `primed`, with the columns of the matrix; `fifo`, on FIFO links; and both."""
+    """Four forms of a protocol: plain, `primed` (with columns of the matrix), `fifo` (FIFO links), both."""
 
     def form(number: int, ending: str, description: str, **options: bool) -> Any:
         facts = TrackerFacts(

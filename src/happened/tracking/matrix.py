@@ -1,11 +1,11 @@
-"""Matrix clocks, after Wuu & Bernstein (PODC 1984): what everybody knows of everybody.
+"""Matrix clocks, after Wuu & Bernstein (PODC 1984): what each process knows of what each other knows.
 
-Assumes    what tracker.py says.
-Promises   exact vector timestamps, and for every process a lower bound of what it has heard of: an event
-           that all rows count is known everywhere, and may be forgotten.
+Assumes    what tracker.py assumes.
+Promises   exact vector timestamps, and for every process a lower bound of what it has heard of: an event that
+           all rows count is known everywhere, and may be forgotten.
 Leaves out any reduction: every message carries n × n entries.
-Invariant  row l is a vector that l had at some event in our causal past; our own row is our vector, and
-           no row exceeds it.
+Invariant  row l is the vector that l had at some event in our causal past; our own row is our vector, and no
+           row exceeds it.
 """
 
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ class Matrix(TrackerMachine):
         return Timestamp(self.me, seq, tuple(geometry.unpack(self._rows[self.me])))
 
     def known_by_all(self) -> tuple[int, ...]:
-        """Per process, how many of its events everybody is known to know of."""
+        """Per process, how many of its events are known to be known to all processes."""
         rows = [clock_lanes(self.n).unpack(row) for row in self._rows]
         return tuple(map(min, *rows)) if self.n > 1 else tuple(rows[0])
 
@@ -98,7 +98,7 @@ class Matrix(TrackerMachine):
         reader.finish()
         if max(map(max, rows)) >= CLOCK_LIMIT - 1:
             raise RemoteProtocolError("a matrix holds a value that no count reaches")
-        later = (0,) * (self.n - n)  # of those who joined since, nothing is said
+        later = (0,) * (self.n - n)  # rows of processes that its sender did not know
         return MatrixPiggyback(self.n, (*(clock_lanes(n).pack(row) for row in rows), *later))
 
     def save(self) -> State:

@@ -1,4 +1,4 @@
-"""Timestamps for applications: names instead of indices, bytes on messages, timestamps that compare.
+"""Timestamps for applications: names instead of indices, bytes on messages, comparable timestamps.
 
     alice = Tracker("alice", ["alice", "bob"])
     bob = Tracker("bob", ["alice", "bob"])
@@ -7,9 +7,9 @@
     assert first.before(bob.relevant())
 
 Assumes    every member lists the members in the same order and uses the same protocol and options.
-Promises   what the protocol promises (see its file); comparing is exact wherever vectors are known.
-Leaves out comparing what cannot be compared: scalars and dependency vectors raise LocalProtocolError.
-           For dependency vectors, `reconstruct` the vectors of a whole computation first.
+Promises   what the protocol promises (see its file); comparisons are exact wherever vectors are known.
+Leaves out comparison by scalars or dependency vectors, which raises LocalProtocolError. For dependency
+           vectors, `reconstruct` the vectors of a whole computation first.
 """
 
 import json
@@ -28,7 +28,7 @@ from .tracker import TrackerMachine
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The timestamp of one relevant event, by names. Equal stamps are the same event's."""
+    """The timestamp of one relevant event, with names. Equal stamps belong to the same event."""
 
     process: str
     seq: int
@@ -39,10 +39,10 @@ class Stamp:
     null: bool = False
 
     def compare(self, other: "Stamp") -> Causality:
-        """Whether this event is before, after, concurrent with or equal to another of the computation."""
+        """Whether this event is before, after, concurrent with or equal to another of its computation."""
         if (self.process, self.seq) == (other.process, other.seq):
             return Causality.EQUAL
-        # e happened before f iff f's past counts e: one look at each vector.
+        # e happened before f iff f's vector counts e: one look-up in each vector.
         if _counts(other).get(self.process, 0) >= self.seq:
             return Causality.BEFORE
         return Causality.AFTER if _counts(self).get(other.process, 0) >= other.seq else Causality.CONCURRENT
@@ -57,7 +57,7 @@ class Stamp:
         return self.compare(other) is Causality.CONCURRENT
 
     def __str__(self) -> str:
-        """Like `bob:2 {alice: 1, bob: 2} after alice:1`."""
+        """Prints a stamp like `bob:2 {alice: 1, bob: 2} after alice:1`."""
         parts = [f"{self.process}:{self.seq}"]
         for counts, sign in ((self.vector, "{}"), (self.dependencies, "[]")):
             if counts is not None:
@@ -69,7 +69,7 @@ class Stamp:
         return " ".join([*parts, "(null)"] if self.null else parts)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; what the protocol does not tell is left out."""
+        """A JSON object; it omits what the protocol does not tell."""
         before = self.predecessors
         told = {
             "vector": None if self.vector is None else dict(self.vector),
@@ -83,7 +83,7 @@ class Stamp:
 
     @classmethod
     def from_json(cls, value: Any) -> "Stamp":
-        """The stamp that `to_json` turned into this document; anything else is a RemoteProtocolError."""
+        """The stamp for which `to_json` returned this value; RemoteProtocolError for any other value."""
         try:
             predecessors, scalar = value.get("predecessors"), value.get("scalar")
             return cls(
@@ -112,7 +112,7 @@ class Stamp:
 
 
 class Tracker:
-    """One process's tracker. `protocol` and `options` are those of `happened.tracking.create`."""
+    """The tracker of one process. `protocol` and `options`: as for `happened.tracking.create`."""
 
     def __init__(self, me: str, members: Iterable[str], protocol: str = DEFAULT, **options: Any) -> None:
         self._roster = Roster(members)
@@ -128,7 +128,7 @@ class Tracker:
         return self.multicast([to])[to]
 
     def multicast(self, to: Iterable[str]) -> dict[str, bytes]:
-        """The same for one message to several, who all learn of a null event that any of them needs."""
+        """The bytes for each destination of one message; all are told a null event that one needs."""
         names = list(to)
         carried = self._machine.on_multicast([self._roster.index(name) for name in names])
         for piggyback in carried:
@@ -146,7 +146,7 @@ class Tracker:
         return events
 
     def snapshot(self) -> bytes:
-        """The tracker's state, with the null events not yet asked for: nobody else can tell of them."""
+        """The tracker's state, with the null events not yet asked for: only this process can report them."""
         data = self._machine.snapshot()
         if not self._null_events:
             return data
@@ -159,7 +159,7 @@ class Tracker:
 
 
 def named(timestamp: Timestamp, roster: Roster) -> Stamp:
-    """A timestamp by names; counts of zero are left out."""
+    """A timestamp with names instead of indices; counts of zero are left out."""
     immediate = timestamp.predecessors()
     return Stamp(
         roster.name(timestamp.process),
@@ -173,7 +173,7 @@ def named(timestamp: Timestamp, roster: Roster) -> Stamp:
 
 
 def reconstruct(stamps: Iterable[Stamp]) -> list[Stamp]:
-    """The stamps of all events of a computation with their vectors, from their dependencies."""
+    """The stamps of all events of a computation, with vectors computed from their dependencies."""
     stamps = list(stamps)
     roster = Roster(sorted({stamp.process for stamp in stamps}))
 

@@ -1,15 +1,15 @@
 """Vector clocks with fewer than n entries per message: P1 and P1′ of Hélary, Melideo & Raynal (2000).
 
-Assumes    what tracker.py says; `fifo` needs FIFO links.
+Assumes    what tracker.py assumes; `fifo` needs FIFO links.
 Promises   exact vector timestamps; a message carries entry k only if its receiver may lack it.
 Leaves out a bound: a message may have to carry all n entries (see p2).
-Invariant  entry k is the number of k's relevant events in our causal past; who lacks what is `Knowledge`.
+Invariant  entry k is the number of k's relevant events in our causal past; see `Knowledge` for who lacks it.
 
-`primed` (P1′) sends with each entry its column of the matrix: fewer entries, n bits more for each.
-`fifo` leaves out what is already on its way. The paper marks it in M itself; together with P1′ that is
-wrong (0 tells 2 that 1 knows what is still on its way to 1), so `Knowledge` keeps it apart.
-`reset_once` is footnote 2: our own column stays as the first event set it, because nobody tells us
-of our own entry. With FIFO marks it would never be sent twice, so the two exclude each other.
+`primed` (P1′) sends with each entry its column of the matrix: fewer entries, n bits more for each. `fifo`
+leaves out values already in transit. The paper marks these in M itself; together with P1′ that is wrong (0
+tells 2 that 1 knows what is still in transit to 1), so `Knowledge` keeps them apart. `reset_once` is footnote
+2: our own column stays as the first event set it, because no other process tells us of our own entry. With
+FIFO marks our entry would never be sent twice, so the two options exclude each other.
 """
 
 from functools import partial

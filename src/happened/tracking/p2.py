@@ -1,17 +1,17 @@
 """At most b entries per message, at the price of null events: P2 and P2′ of Hélary, Melideo & Raynal (2000).
 
-Assumes    what tracker.py says; `fifo` needs FIFO links.
+Assumes    what tracker.py assumes; `fifo` needs FIFO links.
 Promises   no message carries more than b event identifiers; timestamps are dependency vectors, from which
            `reconstruction` gets the exact vectors of all events.
-Leaves out vectors on the fly: a dependency may be told only by an event in between.
-Invariant  entry k is at most the number of k's relevant events in our causal past; those it misses are in
-           the past of an event it does not miss. Nobody is said to lack what came before our last
+Leaves out vectors on the fly: perhaps only an event in between tells a dependency.
+Invariant  entry k is at most the number of k's relevant events in our causal past; events that it misses are
+           in the past of an event that it counts. No process is recorded as lacking what came before our last
            event, because that event stands for it.
 
-Where more than b entries would be due, `on_send` produces a null event first, which leaves one entry
-due: itself. The piggyback tells it as `forced`. Null events count: seq numbers them like all others.
-The entries due include our own; the sum and the k ≠ j of the printed test are slips (docs/papers.md).
-`primed` and `fifo` are as in p1.
+Where more than b entries would be due, `on_send` produces a null event first, which leaves one entry due: the
+null event itself. The piggyback has it as `forced`. Null events count: seq numbers them like all others. The
+entries due include our own; the sum and the k ≠ j of the printed test are slips (docs/papers.md). `primed`
+and `fifo` are as in p1.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class BoundedDependencies(Knowledge):
         return Timestamp(self.me, seq, dependencies=vector, null=null)
 
     def on_send(self, to: int) -> Piggyback:
-        # What `on_multicast` does for one destination, without its lists.
+        # The same as `on_multicast` for one destination, without its lists.
         refusals.peer(to, self.me, self.n)
         if self.due(to).bit_count() <= self._bound:
             return super().on_send(to)
@@ -54,7 +54,7 @@ class BoundedDependencies(Knowledge):
     def on_multicast(self, to: Sequence[int]) -> list[Piggyback]:
         for each in to:
             refusals.peer(each, self.me, self.n)
-        # The copies of one message leave at one event: what the null event tells one of them, it tells all.
+        # All copies of a message leave at one event, so a null event that one copy needs is told to all.
         forced = None
         if any(self.due(each).bit_count() > self._bound for each in to):
             forced = self._produce(null=True)

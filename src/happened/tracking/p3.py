@@ -1,23 +1,23 @@
 """Immediate predecessors on the fly: P3 of Hélary, Melideo & Raynal (2000), and a form with fewer entries.
 
-Assumes    what tracker.py says; `fifo` needs FIFO links.
+Assumes    what tracker.py assumes; `fifo` needs FIFO links.
 Promises   exact vectors and exact immediate predecessors of every relevant event. A message of `p3` carries n
-           entries; one of `p3-reduced`, which solves a problem the paper leaves open, carries entry k only
-           if its receiver may lack it.
+           entries; a message of `p3-reduced`, which solves a problem the paper leaves open, carries entry k
+           only if its receiver may lack it.
 Leaves out a bound: a message of `p3-reduced` may have to carry all n entries too.
-Invariant  lane k of the weights is 2·VC[k] − IP[k]: VC[k] counts k's relevant events in our causal past and
+Invariant  lane k of the weights is 2·VC[k] − IP[k]: VC[k] counts k's relevant events in our causal past, and
            IP[k] = 1 iff the last of them would be an immediate predecessor of an event of ours now.
 
-The paper merges pairs: the larger VC wins, and of equal ones the smaller IP. On 2·VC − IP that is the
-maximum, so P3 is a vector clock of weights. An odd weight is an immediate predecessor.
+The paper merges pairs: the larger VC wins, and of equal VCs the smaller IP. On 2·VC − IP this is the maximum,
+so P3 is a vector clock of weights. An odd weight marks an immediate predecessor.
 R1 as printed increments before it forms the timestamp, so that an event would name itself; the
 timestamp comes first.
 
-So P1's matrix applies to weights, with two differences. A relevant event raises the weight of every immediate
-predecessor it had, so all of these entries are news to everybody else. And k need not know the newest weight
-of its *own* entry: that its last event has a successor is found out elsewhere. It does know an odd weight,
-which only k itself can have made; so M[k, k] = 1 is set with those and with no others. docs/tracking.md has
-the proof.
+So P1's matrix applies to weights, with two differences. A relevant event raises the weight of each of its
+immediate predecessors, so no other process knows these new weights. And k need not know the newest weight of
+its *own* entry: other processes find out that its last event has a successor. But k does know an odd weight,
+since only k itself can have created it; so M[k, k] = 1 is set for odd weights and for no others.
+docs/tracking.md has the proof.
 """
 
 from ..core.lanes import Lanes
@@ -33,14 +33,14 @@ OPEN_PROBLEM = "docs/tracking.md; the problem is left open by Hélary, Melideo &
 
 
 def counts_and_bits(weights: int, geometry: Lanes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """VC and IP, as the paper keeps them."""
+    """VC and IP as in the paper, from the weights."""
     odd = weights & geometry.ones
     counts = tuple(geometry.unpack(weights + odd >> 1))  # even, so no bit leaves its lane
     return counts, tuple(geometry.unpack(odd))
 
 
 def stamped(me: int, weights: int, geometry: Lanes) -> Timestamp:
-    """The timestamp of an event of ours that happens now."""
+    """The timestamp that an event of ours would get now."""
     counts, flags = counts_and_bits(weights, geometry)
     immediate: frozenset[EventId] = frozenset((k, count) for k, count in enumerate(counts) if flags[k])
     seq = counts[me] + 1
@@ -57,7 +57,7 @@ class ImmediatePredecessors(PackedVector):
     def relevant(self) -> Timestamp:
         geometry, weights = self._geometry, self._vector
         stamp = stamped(self.me, weights, geometry)
-        # Earlier events reach what comes next only through ours: their IP becomes 0, and that of ours is 1.
+        # Earlier events reach later ones only through this event: their IP becomes 0, and that of ours is 1.
         self._vector = weights + (weights & geometry.ones) + (1 << geometry.width * self.me)
         return stamp
 

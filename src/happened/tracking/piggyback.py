@@ -1,15 +1,15 @@
-"""What trackers tell and remember, and what messages carry: some entries of a vector, and their form in bits.
+"""What trackers tell and remember, and the encoding of piggybacks: some entries of a vector, as bits.
 
 An encoding is one number, least significant bits first, in as few bytes as hold it:
 
     form 2 bits   whether columns follow 1 bit   width 6 bits
-    FULL: nothing   BITMAP: n bits, which entries are here   LIST: their count, then their indices
-    the values, `width` bits each (as many as the largest needs)
-    with columns, n bits more for each value
+    FULL: nothing   BITMAP: n bits, one per entry present   LIST: the number of entries, then their indices
+    the values, `width` bits each (as many as the largest value needs)
+    with columns, n more bits for each value
 
-A subset of a vector needs no wider values than the whole, so without columns no message is longer than a
-full vector plus n bits. Both sides must know n, the number of processes that the sender knew of. `View` and
-`PiggybackEntry` are what Hélary, Melideo & Raynal (2000) write, for stories (`happened play --tracker`).
+A subset of a vector needs no wider values than the whole, so without columns no message is longer than a full
+vector plus n bits. Both sides must know n, the number of processes that the sender knew. `View` and
+`PiggybackEntry` are the notation of Hélary, Melideo & Raynal (2000) in stories (`happened play --tracker`).
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ EventId = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """What a protocol tells about one relevant event; None is what it cannot tell."""
+    """What a protocol tells about one relevant event; a field is None if the protocol cannot tell it."""
 
     process: int
     seq: int
@@ -37,7 +37,7 @@ class Timestamp:
     dependencies: tuple[int, ...] | None = None  # a dependency vector: at most `counts`, equal at `process`
     immediate: frozenset[EventId] | None = None
     scalar: int | None = None
-    null: bool = False  # produced by the protocol, not by the application
+    null: bool = False  # created by the protocol, not by the application
 
     def vector(self) -> tuple[int, ...] | None:
         """Per process, how many of its relevant events are in the causal past, this event included."""
@@ -49,14 +49,14 @@ class Timestamp:
 
 
 class View(NamedTuple):
-    title: str  # "VC", or "DV" where it is a dependency vector
+    title: str  # "VC", or "DV" for a dependency vector
     counts: tuple[int, ...]
-    immediate: tuple[int, ...] | None = None  # IP, where immediate predecessors are tracked
-    knows: tuple[tuple[int, ...], ...] | None = None  # the rows of M, where there is one
-    on_its_way: tuple[tuple[int, ...], ...] | None = None  # the same of what was sent, on FIFO links
+    immediate: tuple[int, ...] | None = None  # IP, if immediate predecessors are tracked
+    knows: tuple[tuple[int, ...], ...] | None = None  # the rows of M, if there is a matrix
+    on_its_way: tuple[tuple[int, ...], ...] | None = None  # on FIFO links, rows of values in transit
 
     def entry(self, k: int) -> tuple[int, int | None]:
-        """VC[k] and, where it is kept, IP[k]."""
+        """VC[k], and IP[k] if it is kept."""
         return self.counts[k], self.immediate[k] if self.immediate is not None else None
 
     def lines(self) -> list[tuple[str, str]]:
@@ -71,12 +71,12 @@ class View(NamedTuple):
 
 
 class PiggybackEntry(NamedTuple):
-    """One entry of a message."""
+    """One entry of a piggyback."""
 
     process: int
     value: int  # VC[process]
     immediate: int | None = None
-    column: tuple[int, ...] | None = None  # of M, in the primed protocols
+    column: tuple[int, ...] | None = None  # its column of M, in the primed protocols
 
     def __str__(self) -> str:
         told = [str(self.process), str(self.value)]
@@ -94,7 +94,7 @@ def row(numbers: tuple[int, ...]) -> str:
 
 
 class Piggyback(NamedTuple):
-    """Some entries of a packed vector; in the primed protocols, each with a set of processes (`columns`)."""
+    """Some entries of a packed vector; in primed protocols, with a set of processes for each (`columns`)."""
 
     geometry: Lanes
     present: int  # bit 0 of lane k is one: entry k is carried
@@ -117,7 +117,7 @@ class Piggyback(NamedTuple):
         return HEAD_BITS + _index_size(n, entries) + entries * each
 
     def items(self) -> list[tuple[int, int]]:
-        """The (process, value) pairs carried."""
+        """The (process, value) pairs of the piggyback."""
         carried = self.geometry.unpack(self.present)
         values = self.geometry.unpack(self.values)
         return [(k, value) for k, value in enumerate(values) if carried[k]]
@@ -148,9 +148,9 @@ class Piggyback(NamedTuple):
 
 
 def decode(data: bytes, geometry: Lanes, *, columns: bool = False, n: int | None = None) -> Piggyback:
-    """The piggyback that the bytes encode, in these lanes; RemoteProtocolError if they encode none.
+    """The piggyback in these bytes, with these lanes; RemoteProtocolError if the bytes encode none.
 
-    A sender that knew of n processes has said nothing of later ones: they may lack all its values.
+    If the sender knew only n processes, the later ones may lack all its values.
     """
     n = known_to_sender(n, geometry.n)
     reader = BitReader(data)
@@ -162,7 +162,7 @@ def decode(data: bytes, geometry: Lanes, *, columns: bool = False, n: int | None
     values, sets = [0] * geometry.n, [0] * geometry.n
     for k in places:
         values[k] = reader.read(width)
-        if values[k] >= CLOCK_LIMIT - 1:  # one more must still fit in a lane
+        if values[k] >= CLOCK_LIMIT - 1:  # a lane must still hold the next value
             raise RemoteProtocolError(f"a piggyback has the value {values[k]}, which no count reaches")
     for k in places if columns else ():
         sets[k] = reader.read(n) | geometry.members >> n << n
@@ -172,7 +172,7 @@ def decode(data: bytes, geometry: Lanes, *, columns: bool = False, n: int | None
 
 
 def known_to_sender(n: int | None, known: int) -> int:
-    """How many processes a piggyback is about; RemoteProtocolError if there are some that we do not know."""
+    """The number of processes that a piggyback is about; RemoteProtocolError if we know fewer."""
     if n is not None and not 0 < n <= known:
         raise RemoteProtocolError(
             f"a piggyback of a system of {n} processes, and we know {known}: join() the new ones first"
@@ -226,7 +226,7 @@ class BitWriter:
 
 
 class BitReader:
-    """Reads numbers off the bytes that a peer sent; whatever is wrong with them is a RemoteProtocolError."""
+    """Reads numbers from bytes of a peer; RemoteProtocolError if anything is wrong with them."""
 
     def __init__(self, data: bytes) -> None:
         self._bits = int.from_bytes(data, "little")

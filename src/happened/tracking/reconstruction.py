@@ -1,12 +1,12 @@
 """Exact vectors from dependency vectors: the fixed point of Hélary, Melideo & Raynal (2000), section 5.2.
 
 In      the dependency vectors of *all* relevant events of a computation, null events included, in any order.
-Out     their vectors, in the same numbering: counts include null events, until `renumbered` says otherwise.
-Cost    events × n × n: one join for each entry of each event. For one machine; spark/rebuild.py is for more.
+Out     their vectors, in the same numbering: counts include null events unless `renumbered` is applied.
+Cost    events × n × n: one join for each entry of each event. On one machine; spark/rebuild.py is for more.
 
 An event's vector is the maximum of the dependency vectors of its causal past, itself included. The paper
-iterates to it event by event. Dependencies are acyclic and a process's events are a chain, so joining
-the *vectors* of the events that an event directly names, each computed once, is the same fixed point.
+iterates to it event by event. Dependencies are acyclic and a process's events form a chain, so joining the
+*vectors* of the events that an event directly names, each computed once, gives the same fixed point.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ def vectors(timestamps: Iterable[Timestamp]) -> dict[EventId, tuple[int, ...]]:
 def _close(
     event: EventId, named: Mapping[EventId, Sequence[int]], found: dict[EventId, tuple[int, ...]]
 ) -> None:
-    """Find the vectors of `event` and of what it depends on; a stack, since chains are long."""
+    """Compute the vectors of `event` and of all its dependencies; uses a stack, since chains are long."""
     stack, entered = [event], set()
     while stack:
         at = stack[-1]
@@ -62,10 +62,10 @@ def _causes(event: EventId, named: Mapping[EventId, Sequence[int]]) -> list[Even
 def renumbered(
     timestamps: Iterable[Timestamp], found: Mapping[EventId, tuple[int, ...]]
 ) -> dict[EventId, tuple[int, ...]]:
-    """The vectors of the application's own events, counted as if there were no null events."""
+    """The vectors of the application's own events, renumbered as if there were no null events."""
     null = {(t.process, t.seq) for t in timestamps if t.null}
     n = len(next(iter(found.values()), ()))
-    own = [[0] for _ in range(n)]  # per process and seq, how many events up to there are not null
+    own = [[0] for _ in range(n)]  # per process and seq, its non-null events so far
     for process, seq in sorted(found):
         own[process].append(own[process][-1] + ((process, seq) not in null))
     return {

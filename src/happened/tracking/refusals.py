@@ -1,8 +1,8 @@
-"""The inputs and snapshots that every tracker refuses, and the form of its snapshots.
+"""The checks of inputs and snapshots that all trackers share, and the form of their snapshots.
 
 An error says whether the caller (LocalProtocolError) or a peer (RemoteProtocolError) is at fault. A snapshot
-is JSON that names its protocol, version, process and options; one of another tracker is refused, and so is
-one with numbers or sets that do not fit into a lane.
+is JSON that names its protocol, version, process and options. A snapshot of another tracker is refused, and
+so is one with numbers or sets that do not fit into a lane.
 """
 
 import json
@@ -57,7 +57,7 @@ def dump(protocol: str, me: int, n: int, **state: Any) -> bytes:
 
 @contextmanager
 def loading(data: bytes, protocol: str, me: int, n: int, **options: Any) -> Iterator[dict[str, Any]]:
-    """Read the state in a snapshot; whatever is wrong with it becomes a LocalProtocolError."""
+    """Read the state in a snapshot; any error in it becomes a LocalProtocolError."""
     expected = {"protocol": protocol, "version": VERSION, "me": me, "n": n, **options}
     try:
         state = json.loads(data)
@@ -77,13 +77,13 @@ def number(value: Any, limit: int = CLOCK_LIMIT) -> int:
 
 
 def numbers(values: Any, geometry: Lanes) -> int:
-    """A list of n numbers as a packed vector."""
+    """Pack a list of n numbers into a vector."""
     if type(values) is not list or len(values) != geometry.n:
         raise ValueError(f"{values!r} are not {geometry.n} numbers")
     return geometry.pack([number(value) for value in values])
 
 
-# Sets are written in hexadecimal: Python bounds the length of decimal numbers it will parse.
+# Sets are written in hexadecimal, since Python limits the length of decimal numbers that it parses.
 
 
 def sets_to_json(packed: int, geometry: Lanes) -> list[str]:
@@ -91,7 +91,7 @@ def sets_to_json(packed: int, geometry: Lanes) -> list[str]:
 
 
 def sets(values: Any, geometry: Lanes) -> int:
-    """A list of n sets of processes as a packed vector."""
+    """Pack a list of n sets of processes into a vector."""
     if type(values) is not list or len(values) != geometry.n:
         raise ValueError(f"{values!r} are not {geometry.n} sets of processes")
     return geometry.pack([number(int(value, 16), 1 << geometry.n) for value in values])

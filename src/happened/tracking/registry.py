@@ -21,13 +21,13 @@ _MACHINES: dict[str, tuple[TrackerFacts, Callable[..., TrackerMachine]]] = {
 
 
 def protocols() -> Mapping[str, TrackerFacts]:
-    """Every protocol by name, with what it tells and assumes."""
+    """The facts of every protocol by name: what it tells and assumes."""
     return MappingProxyType({name: facts for name, (facts, _) in _MACHINES.items()})
 
 
 def facts_of(name: str) -> TrackerFacts:
-    """What the protocol that `create` makes under this name tells and assumes; a bound as in `p2:4` is not
-    part of that."""
+    """The facts of the protocol that `create` makes under this name; a bound as in `p2:4` does not change
+    them."""
     name = name.partition(":")[0]
     try:
         return _MACHINES[name][0]
@@ -37,15 +37,15 @@ def facts_of(name: str) -> TrackerFacts:
 
 
 def bound_of(name: str) -> int | None:
-    """The most entries a message carries, where a name says that, as in `p2:4`; 1 for `p2` alone."""
+    """The largest number of entries on a message, if the name sets it, as in `p2:4`; 1 for `p2` alone."""
     if facts_of(name).bound != "b":
         return None
     return int(name.partition(":")[2] or 1)
 
 
 def check_deliveries(name: str, order: Order, protocol: str) -> None:
-    """Refuse a tracker that needs each sender's messages in order, if the ordering protocol may deliver them
-    otherwise. It takes piggybacks in at deliveries: their order counts, not that of the links."""
+    """Raise if the tracker needs each sender's messages in order and the ordering protocol may deliver them
+    otherwise. A tracker takes piggybacks in at deliveries, so their order matters, not that of the links."""
     if facts_of(name).fifo_links and not order.is_fifo:
         raise LocalProtocolError(
             f"{name} needs FIFO deliveries, which {protocol} does not promise: use a tracker that "

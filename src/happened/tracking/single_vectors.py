@@ -1,4 +1,4 @@
-"""Trackers that keep one number or one vector, each after a paper of its own (see tracker.py)."""
+"""Trackers that keep only one number or one vector, each after its own paper (see tracker.py)."""
 
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ class Lamport(TrackerMachine):
 
     Promises   e before f implies scalar(e) < scalar(f); scalar(e) is the length of the longest causal chain
                of relevant events that ends in e.
-    Leaves out the converse: of two events with different scalars, the smaller may be concurrent.
+    Leaves out the converse: events with different scalars may be concurrent.
     Invariant  `_time` is the largest scalar in our causal past.
     """
 
@@ -41,7 +41,7 @@ class Lamport(TrackerMachine):
 
 
 class PackedVector(TrackerMachine):
-    """One that keeps a packed vector, of counts unless it says otherwise, and merges by maximum."""
+    """A tracker that keeps a packed vector, of counts unless it says otherwise, and merges by maximum."""
 
     vectors: ClassVar[tuple[str, ...]] = ("vector",)
 
@@ -50,14 +50,14 @@ class PackedVector(TrackerMachine):
         self._vector = 0
 
     def _count(self) -> int:
-        """Count a relevant event of ours, and return its number."""
+        """Count a relevant event of ours, and return its seq."""
         seq = self._geometry.get(self._vector, self.me) + 1
         refusals.countable(seq)
         self._vector += 1 << self._geometry.width * self.me
         return seq
 
     def _largest_own(self) -> int:
-        """The largest value of our own entry that others can know."""
+        """The largest value of our own entry that other processes can know."""
         return self._geometry.get(self._vector, self.me)
 
     def _merge(self, sender: int, piggyback: Any) -> int:
@@ -103,17 +103,17 @@ class Vector(PackedVector):
 
 
 class Differential(PackedVector):
-    """Vector clocks that send what changed since the last message there: Singhal & Kshemkalyani (1992).
+    """Vector clocks that send entries changed since the last message there: Singhal & Kshemkalyani (1992).
 
     Assumes    FIFO links.
-    Promises   exact vector timestamps; a message carries the entries changed since the last one on its
-               channel.
-    Leaves out what the receiver knows from elsewhere: that needs a matrix (see p1).
-    Invariant  `_updated` (LU) says at which of our steps each entry last changed, `_last_sent` (LS) at which
-               step we last sent to each process; steps count our events of every kind.
+    Promises   exact vector timestamps; a message carries the entries that changed since the last message on
+               its channel.
+    Leaves out what the receiver knows from other senders: that needs a matrix (see p1).
+    Invariant  `_updated` (LU) has the step at which each entry last changed, `_last_sent` (LS) the step at
+               which we last sent to each process; steps count our events of every kind.
 
-    The paper uses one's own entry as the number of the step, since it ticks at every event there. Here only
-    relevant events tick, two receipts may see the same own entry, and steps are therefore counted apart.
+    The paper uses a process's own entry as the step number, since every event ticks there. Here only relevant
+    events tick, and two receipts may see the same own entry, so steps are counted separately.
     """
 
     vectors = ("vector", "updated", "last_sent")
@@ -152,13 +152,13 @@ class Differential(PackedVector):
 class Direct(PackedVector):
     """Direct dependencies, one entry per message: Fowler & Zwaenepoel (ICDCS 1990).
 
-    Assumes    that a process that has learnt of an event produces one of its own before it sends: asking it
-               to send earlier is a LocalProtocolError. (p2 with b = 1 produces a null event instead.)
-               Calling every receipt relevant is enough.
+    Assumes    that a process that has learnt of an event produces one of its own before it sends: a send
+               before that is a LocalProtocolError. (p2 with b = 1 produces a null event instead.) It suffices
+               to make every receipt a relevant event.
     Promises   dependency vectors from which `reconstruction` gets the exact vectors of all events.
     Leaves out vectors on the fly.
-    Invariant  entry k is the last event of k that a message of k itself told us of; `_untold` is whether one
-               of them arrived after our own last event, so that no event of ours tells of it yet.
+    Invariant  entry k is the last event of k that a message of k itself told us of; `_untold` is whether such
+               a message arrived after our own last event, so that no event of ours tells of it yet.
     """
 
     def __init__(self, me: int, n: int) -> None:
@@ -197,14 +197,14 @@ class Direct(PackedVector):
 
 
 class Incremental(PackedVector):
-    """Dependencies since the last event, passed on until an event absorbs them: Jard & Jourdan (1996).
+    """Dependencies since the last event, forwarded until an event absorbs them: Jard & Jourdan (1996).
 
     Promises   dependency vectors from which `reconstruction` gets the exact vectors of all events, without
                null events and without a matrix.
     Leaves out vectors on the fly, and any bound below n on a message: between two events of a process the
                list only grows.
-    Invariant  `_pending` is the set of processes (bit 0 of their lanes) whose entry is our own last event, or
-               newer than it: what our next message must pass on, because no event of ours stands for it yet.
+    Invariant  `_pending` is the set of processes (bit 0 of their lanes) whose entry is our own last event or
+               newer: our next message must forward it, because no event of ours stands for it yet.
     """
 
     vectors = ("vector", "pending")

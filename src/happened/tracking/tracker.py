@@ -1,18 +1,18 @@
-"""The shape of a tracker, as drivers see it: relevant events get timestamps, messages carry piggybacks.
+"""The interface of a tracker, as drivers see it: relevant events get timestamps, messages carry piggybacks.
 
-A tracker is a plain object like an ordering machine: one method per input, no clock, socket, dice or log
-of its own. Only *relevant* events are numbered, seq = 1, 2, … within their process; sends and receipts are
-not events of the relation that is tracked, they only carry it.
+A tracker is a plain object like an ordering machine: one method per input; no clock, socket, random generator
+or log of its own. Only *relevant* events are numbered, seq = 1, 2, … within their process; sends and receipts
+are not events of the tracked relation, they only carry it.
 
-Assumes    processes 0 … n-1 that do not send to themselves. One that comes later `join`s with the next index,
-           at every process before that one is told anything that presumes it. `on_receive` is called when
-           the application gets a message, so that what it does next depends on it. Messages may be lost,
-           doubled or late, unless the protocol's facts say `fifo_links`: those need links that lose
+Assumes    processes 0 … n-1 that do not send to themselves. A later process `join`s with the next index, at
+           every process before that process gets any message that presumes the newcomer. `on_receive` is
+           called when the application gets a message, so that what it does next depends on it. Messages may
+           be lost, doubled or late, unless the protocol's facts say `fifo_links`: then links must lose
            nothing and keep the order of each sender.
-Promises   what a timestamp tells is exact: of *every* relevant event in its causal past, and of no other.
-           Input that breaks the rules raises and leaves the state as it was: LocalProtocolError if our
-           caller broke them, RemoteProtocolError if a peer did.
-Leaves out what a protocol does not know: the timestamp then says None, never a guess.
+Promises   a timestamp is exact: it tells of *every* relevant event in its causal past, and of no other. Input
+           that breaks the rules raises an error and leaves the state unchanged: LocalProtocolError if our
+           caller broke the rules, RemoteProtocolError if a peer did.
+Leaves out what a protocol does not know: the timestamp then has None, never a guess.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,26 +35,26 @@ class TrackerFacts:
     name: str
     tells: frozenset[str]  # out of "scalar", "dependencies", "vector", "predecessors"
     fifo_links: bool  # whether it needs reliable links that keep the order of each sender
-    bound: str  # the most event identifiers a message carries, over n processes
+    bound: str  # the most event identifiers that a message among n processes carries
     description: str
     paper: str
-    number: int  # names it in frames: never reused, never changed
+    number: int  # in frames; never reused, never changed
 
 
 class Piggybacked(Protocol):
-    """What a message carries. A value: never changed once made."""
+    """What a message carries for a tracker; an immutable value."""
 
     @property
     def n(self) -> int:
-        """How many processes its sender knew."""
+        """The number of processes that its sender knew."""
 
     @property
     def entries(self) -> int:
-        """How many event identifiers it carries."""
+        """The number of event identifiers that it carries."""
 
     @property
     def bits(self) -> int:
-        """Its size when encoded, before the last byte is filled up."""
+        """Its size in bits when encoded, before padding to whole bytes."""
 
     @property
     def forced(self) -> Timestamp | None:
@@ -64,15 +64,15 @@ class Piggybacked(Protocol):
 
 
 class TrackerMachine:
-    """One of n processes. A protocol adds `relevant`, `on_send` and `on_receive`, and says what is its state.
+    """One of n processes. A protocol adds `relevant`, `on_send` and `on_receive`, and names its state.
 
-    `name` is what snapshots call the protocol, `options` what they must have in common with it.
+    `name`: the protocol's name in snapshots; `options`: a snapshot is restored only if its options are equal.
     """
 
     vectors: ClassVar[tuple[str, ...]] = ()
-    """What it keeps as packed vectors: by these names in a snapshot, and after an underscore here."""
+    """The attributes that are packed vectors: so named in snapshots, and with an underscore here."""
     numbers: ClassVar[tuple[str, ...]] = ()
-    """The same of single numbers."""
+    """The attributes that are single numbers, named likewise."""
 
     def __init__(self, name: str, me: int, n: int, geometry: Lanes | None = None, **options: Any) -> None:
         refusals.member(me, n)
@@ -87,47 +87,47 @@ class TrackerMachine:
         raise NotImplementedError
 
     def on_send(self, to: int) -> Piggybacked:
-        """What the message that the application now sends to `to` has to carry."""
+        """The piggyback for the message that the application now sends to `to`."""
         raise NotImplementedError
 
     def on_multicast(self, to: Sequence[int]) -> Sequence[Piggybacked]:
-        """The same for each copy of one message, sent to all of these at once. A null event that any copy
-        needs happens before all of them; the first has it as `forced`."""
-        for each in to:  # before the first of them changes anything
+        """The piggyback for each copy of one message, sent to all these destinations at once. A null event
+        that any copy needs happens before all of them; the first piggyback has it as `forced`."""
+        for each in to:  # check all before any state changes
             refusals.peer(each, self.me, self.n)
         return [self.on_send(each) for each in to]
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        """Take in what a message of `sender` carried; duplicates and late messages are normal input."""
+        """Take in the piggyback of a message of `sender`; duplicates and late messages are normal input."""
         raise NotImplementedError
 
     def decode(self, data: bytes, n: int | None = None) -> Any:
-        """The piggyback that these bytes encode; bytes that encode none are a RemoteProtocolError. `n` is how
-        many processes its sender knew of; None: as many as we do."""
+        """The piggyback in these bytes; RemoteProtocolError if they encode none. `n`: the number of processes
+        that its sender knew; None: as many as we know."""
         return decode(data, self._geometry, n=n)
 
     def join(self, process: int) -> None:
-        """A process with the next free index exists from now on. It knows nothing yet."""
+        """A process with the next free index joins; it knows nothing yet."""
         if process != self.n:
             raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
         self.n += 1
-        self._geometry = clock_lanes(self.n)  # whose lanes are the same, whatever n is
+        self._geometry = clock_lanes(self.n)  # its lanes have the same width for every n
 
     def view(self) -> View | None:
-        """What is remembered, as the paper writes it; None where it has no form of its own."""
+        """The tracker's state as the paper writes it; None if the paper has no notation for it."""
         return None
 
     def carried(self, piggyback: Any) -> list[PiggybackEntry] | None:
-        """What a message carries, likewise."""
+        """The entries of a piggyback as the paper writes them; None if it has no notation for them."""
         return None
 
     def mark(self) -> dict[str, Any]:
-        """The present state, for `rewind`; cheaper than a snapshot, and for this object only."""
-        # Values are numbers, which never change, or have a copy of their own, as lists do.
+        """The present state for `rewind`; cheaper than a snapshot, and valid for this object only."""
+        # Values are immutable numbers, or have a `copy` method, as lists do.
         return {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
 
     def rewind(self, mark: dict[str, Any]) -> None:
-        """Go back to a marked state: whatever was asked since then has not happened."""
+        """Go back to a marked state, as if no later input had happened."""
         vars(self).update(mark)
 
     def save(self) -> State:
@@ -135,7 +135,7 @@ class TrackerMachine:
         return state | {name: getattr(self, f"_{name}") for name in self.numbers}
 
     def load(self, state: State) -> None:
-        """Take over what `save` gave, or raise ValueError: everything is read before anything changes."""
+        """Restore what `save` returned, or raise ValueError; nothing changes before all of it is read."""
         read = {f"_{name}": refusals.numbers(state[name], self._geometry) for name in self.vectors}
         read |= {f"_{name}": refusals.number(state[name]) for name in self.numbers}
         vars(self).update(read)
@@ -153,7 +153,7 @@ class TrackerMachine:
 def entries_of(
     piggyback: Piggyback, counts: tuple[int, ...], immediate: tuple[int, ...] | None = None
 ) -> list[PiggybackEntry]:
-    """The entries of a piggyback whose values stand for these counts and bits."""
+    """The entries of a piggyback whose values mean these counts and bits."""
     columns = None if piggyback.columns is None else piggyback.geometry.unpack(piggyback.columns)
     return [
         PiggybackEntry(
@@ -167,4 +167,4 @@ def entries_of(
 
 
 Protocols = tuple[tuple[TrackerFacts, Callable[..., TrackerMachine]], ...]
-"""What a protocol's file declares: each of its forms, and what makes a machine of it."""
+"""The type of what a protocol's file declares: its forms, each with a factory of trackers."""

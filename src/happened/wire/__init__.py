@@ -1,18 +1,18 @@
-"""Bytes <-> messages: versioned, self-delimiting, bounded.
+"""Converts messages to bytes and back: versioned, self-delimiting, bounded frames.
 
 A frame is a version byte, a protocol byte, two lengths (of the rest, and of the control information in it),
-and the rest: the message's address, its control information, its payload. Whoever counts control information
-reads its length, as the sender says it. Decoding hostile bytes raises RemoteProtocolError and nothing else,
-in time and memory linear in the bytes given, but for a bound of its own (and, for the log of a message, in
-the square of the number of processes it declares): sets may come to `primitives.EXPANDED` bytes a frame.
+and the rest: the message's address, its control information, its payload. Code that counts control
+information reads that length as the sender wrote it. Decoding hostile bytes raises only RemoteProtocolError,
+in time and memory linear in the given bytes, with two exceptions: sets may take `primitives.EXPANDED` bytes
+per frame, and the log of a message the square of the number of processes that it declares.
 
-A codec is what a protocol's facts name (`Facts.wire`), a module or, as `module:attribute`, an object in it:
-declared (envelope.py) or written by hand. It has
+A codec is what a protocol's facts name (`Facts.wire`): a module or, as `module:attribute`, an object in it,
+either declared (envelope.py) or written by hand. It has
 
     MESSAGES                             the types it encodes
     encode(messages of one multicast)    their address and control information
     decode(reader, max_processes)        a message; it takes the payload too
-    decode_plain(data, start, end, max_processes)    optional: a short way for usual frames, None for others
+    decode_plain(data, start, end, max_processes)    optional, fast: None for unusual frames
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ __all__ = [
 VERSION = 1
 
 MAX_FRAME = 16 << 20
-"""Bytes; a longer frame is refused when its length is read."""
+"""In bytes; decoding refuses a longer frame as soon as it has read its length."""
 
 
 class Loaded(NamedTuple):
@@ -60,14 +60,14 @@ _number_of: dict[type, int] = {}
 
 
 def codecs() -> dict[int, Loaded]:
-    """Every codec by the number of its frames, of protocols that were registered since too."""
+    """Every codec by its frame number, including those of protocols registered since the last call."""
     for facts in declared():
         load(facts)
     return _codecs
 
 
 def load(facts: Facts) -> None:
-    """Have a protocol's codec at hand, so that its first message does not wait for an import."""
+    """Load a protocol's codec now, so that its first message does not wait for an import."""
     if facts.wire is not None and facts.wire.number not in _codecs:
         found = named_codec(facts)
         plain, most = getattr(found, "decode_plain", None), facts.assumes.most_processes
@@ -77,14 +77,14 @@ def load(facts: Facts) -> None:
 
 
 def named_codec(facts: Facts) -> Any:
-    """The codec that a protocol's facts name, which has a wire format."""
+    """The codec that a protocol's facts name; the protocol must have a wire format."""
     assert facts.wire is not None
     module, _, attribute = facts.wire.codec.partition(":")
     return getattr(import_module(module), attribute) if attribute else import_module(module)
 
 
 def _forget(facts: Facts) -> None:
-    """Its number may be another protocol's next, and frames that bear it are unknown until then."""
+    """Drop a protocol's codec: another protocol may get its number, and until then its frames are unknown."""
     codec = _codecs.pop(facts.wire.number, None) if facts.wire is not None else None
     for kind in codec.messages if codec is not None else ():
         del _number_of[kind]
@@ -115,21 +115,21 @@ def encode(message: Any) -> bytes:
 
 
 def encode_sends(sends: Sequence[Send[Any]]) -> list[bytes]:
-    """The frames of one multicast's messages, each with its destination."""
+    """The frames of one multicast's messages, one per send."""
     return encode_multicast([message for _, message in sends])
 
 
 def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None = None) -> list[bytes]:
-    """The frames of one multicast's messages; what they have in common is worked out once.
+    """The frames of one multicast's messages; their common parts are encoded once.
 
-    `payloads` are used instead of the messages' own.
+    `payloads` replace the messages' own payloads.
     """
     frames: list[bytes] = []
     encoded, last = _parts(messages), None
     for place, (message, parts) in enumerate(zip(messages, encoded, strict=True)):
         payload = message.payload if payloads is None else payloads[place]
         if last is not None and message is last[0] and payload is last[1]:
-            frames.append(frames[-1])  # one for all destinations: kept once
+            frames.append(frames[-1])  # the same frame for all destinations is stored once
             continue
         last = message, payload
         address, control = parts
@@ -151,7 +151,7 @@ def _head(protocol: int, length: int, control: int) -> bytes:
 
 
 def control_length(frame: bytes) -> int:
-    """The same as the frame of a message says it, with a tracker's mark in front of it or without."""
+    """Bytes of control information as a frame's head states it, also behind a tracker's mark."""
     at = 2 if frame[0] == VERSION else 4
     while frame[at] > 0x7F:
         at += 1
@@ -163,12 +163,12 @@ def control_length(frame: bytes) -> int:
 
 
 def control_size(message: Any) -> int:
-    """Bytes of control information as encoded: without address and payload."""
+    """Bytes of encoded control information, without address and payload."""
     return control_sizes([message])[0]
 
 
 def control_sizes(messages: Sequence[Any]) -> list[int]:
-    """The same for the messages of one multicast."""
+    """The `control_size` of each message of one multicast."""
     return [len(parts.control) for parts in _parts(messages)]
 
 
@@ -184,10 +184,10 @@ def _parts(messages: Sequence[Any]) -> list[Encoded]:
 def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MAX_FRAME) -> tuple[Any, int]:
     """The message at the beginning of `data`, and how many bytes it took.
 
-    `max_processes` is the protocol's own unless given.
+    `max_processes` is the protocol's own limit unless given.
     """
-    # A usual frame has one byte or two of length, one for that of control information, and a codec with a
-    # short way. An arrival costs little more than its decoding: a Reader, or one more call, would be much.
+    # A usual frame has a length of one or two bytes, a control length of one byte, and a codec with a fast
+    # path. An arrival costs little more than its decoding, so a Reader, or one more call, would cost much.
     try:
         codec, start, length = _codecs[data[1]], 4, data[2]
         if length >= 0x80:
@@ -199,7 +199,7 @@ def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MA
                 if message is not None:
                     return message, end
     except (IndexError, KeyError):
-        pass  # not usual, or wrong
+        pass  # unusual or malformed: read it again below
     return _decode_any(data, max_processes, max_frame)
 
 

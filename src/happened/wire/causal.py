@@ -1,6 +1,6 @@
-"""The codecs of the causal and incomplete orders, but for `ks`: the fields of their messages, in order.
+"""The codecs of the causal and incomplete orders except `ks`: the fields of their messages, in order.
 
-A field that is written in a way of its own has it above its codec.
+Functions that write and read one particular field stand above the codec that uses them.
 """
 
 from functools import lru_cache
@@ -61,7 +61,7 @@ TOPOLOGICAL = single(
     entries=entries("hop"),
 )
 ZONED_KS = single(ZonedMessage, {"relay": PROCESS}, hop=FEW_PROCESSES)
-"""The log of a hop may be as large as the square of the members of its zone, so these are few."""
+"""The log of a hop may be as large as the square of its zone's members, so their number is limited."""
 
 
 ACKNOWLEDGED = Codec(
@@ -75,13 +75,13 @@ ACKNOWLEDGED = Codec(
 
 
 def _write_groups(out: bytearray, group: int, about: Any) -> None:
-    """How many groups there are, and which one the message is for."""
+    """Write the number of groups, and the group that the message is for."""
     write_number(out, len(about.pasts))
     write_number(out, group)
 
 
 def _read_group(reader: Reader, about: Any) -> int:
-    about.groups = reader.number(reader.left + 1)  # a vector takes a byte at least
+    about.groups = reader.number(reader.left + 1)  # a vector takes at least one byte
     return reader.number(about.groups)
 
 
@@ -163,7 +163,7 @@ PHASED = Codec(
 
 @lru_cache(maxsize=1)
 def _encoded_ci(ci: tuple[Any, ...], clock: int, n: int) -> bytes:
-    """CI is the same for every destination of a multicast."""
+    """The encoded CI, which is the same for every destination of a multicast."""
     out = bytearray()
     write_rows(out, rows_of(ci), clock, n)
     return bytes(out)
@@ -178,17 +178,17 @@ def _read_ci(reader: Reader, about: Any) -> tuple[Any, ...]:
     rows = read_rows(reader, clock, about.n)
     if not about.dests >> about.receiver & 1 or (sender in rows and rows[sender][0][0] >= clock):
         raise RemoteProtocolError(f"M({sender}, {clock}) is not for its receiver, or not its sender's last")
-    check_rows(rows, about.dests, about.n)  # its own entry is not among them: no row is excepted
+    check_rows(rows, about.dests, about.n)  # its own entry is not among them, so no row is exempt
     return tuple((s, t, members) for s, row in rows.items() for t, members in reversed(row))
 
 
 def _newest(about: Any) -> dict[int, int]:
-    """Per sender in CI, its newest clock there, which stays even if its set is empty."""
+    """Per sender in CI, the clock of its newest entry, which stays even if its set is empty."""
     return {s: t for s, t, _ in about.ci}
 
 
 def _write_dc(out: bytearray, dc: tuple[Any, ...], about: Any) -> None:
-    """Each pair's clock behind the newest of its sender."""
+    """Write each pair's clock as its distance below the sender's newest clock in CI."""
     newest = _newest(about)
     write_set(out, pack(s for s, _ in dc), about.n)
     for s, t in dc:
@@ -227,7 +227,7 @@ PSYNC = single(
 
 
 def _write_broadcast_before(out: bytearray, after: tuple[int, int], about: Any) -> None:
-    """How far its clock is behind, and whose it was; lag 0 and no sender: there was none."""
+    """Write the clock's distance below the message's own, and its sender; distance 0 without sender: none."""
     clock, sender = after
     write_number(out, about.clock - clock if clock else 0)
     if clock:
@@ -274,7 +274,7 @@ def _read_label(reader: Reader, _: Any) -> str:
 
 
 def _write_causes(out: bytearray, causes: tuple[Preceding, ...], about: Any) -> None:
-    """Entries; then 0, or 1 and the priority of each entry. 0 where all have the message's."""
+    """Write the entries; then 0 if all have the message's priority, else 1 and the priority of each entry."""
     write_entries(out, [cause.entry for cause in causes], about.clock, about.n)
     several = any(cause.priority != about.priority for cause in causes)
     out.append(several)

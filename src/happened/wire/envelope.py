@@ -1,10 +1,10 @@
-"""How codecs are declared: the kinds of message of a protocol, and the fields of each.
+"""How codecs are declared: a protocol's kinds of message, and the fields of each kind.
 
     kind  n  sender  clock  dests  …    an application message; its payload is the end of the frame
     kind  sender  clock  …              a control message, about M(sender, clock) or, with clock 0, about none
 
-Kinds are numbered from 0 within a protocol. What follows is the rest of the address and then the control
-information: fields (fields.py), in the order in which they are declared.
+Kinds are numbered from 0 within a protocol. After the parts above come the rest of the address and then the
+control information: fields (fields.py), in the order of their declaration.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +21,8 @@ from .primitives import Encoded, Reader, write_number, write_set
 
 
 class Field(NamedTuple):
-    """How one field is written and read. `about` is its message; while that is being read, it has what was
-    read by then, and `most`, the largest number of processes that there may be."""
+    """How one field is written and read. `about` is the field's message; while that is being read, `about`
+    has the fields read so far, and `most`, the largest number of processes that there may be."""
 
     write: Callable[[bytearray, Any, Any], None]  # the value; about
     read: Callable[[Reader, Any], Any]  # about
@@ -32,11 +32,11 @@ Fields = Mapping[str, Field]
 
 
 class Kind:
-    """One kind of message: its class, what its address has beyond the usual, and its control information.
+    """One kind of message: its class, the fields that its address adds to the usual ones, its control fields.
 
-    `check` is what must hold for the fields, and what is wrong with M(sender, clock) otherwise: a text with
-    names of fields in braces. A message that ends in one of `ks`, with the payload, gives as `hop` how many
-    processes that one may know of.
+    `check` is a condition on the fields, and the text of the error about M(sender, clock) if it fails, with
+    names of fields in braces. A message that ends in a `ks` message, with the payload, gives as `hop` the
+    number of processes that the `ks` message may know.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Kind:
         return Encoded(bytes(address), bytes(control))
 
     def decode(self, reader: Reader, max_processes: int) -> Any:
-        """What follows the number of the kind."""
+        """Read the message that follows the number of the kind."""
         about = SimpleNamespace(most=max_processes)
         found = vars(about)
         if self._is_control:
@@ -103,7 +103,7 @@ class Kind:
 
 
 class Codec:
-    """What a protocol's facts name: see wire/__init__.py."""
+    """The codec object that a protocol's facts name: see wire/__init__.py."""
 
     def __init__(self, *kinds: Kind) -> None:
         self.MESSAGES = tuple(kind.made for kind in kinds)
@@ -149,7 +149,7 @@ def read_address(reader: Reader, max_processes: int) -> Address:
 
 
 def encode_alike(messages: Iterable[Any], write_control: Callable[[bytearray, Any], None]) -> list[Encoded]:
-    """The parts of one multicast's messages, for a codec by hand that has one kind of message."""
+    """The parts of one multicast's messages, for a hand-written codec with one kind of message."""
 
     def encode(message: Any) -> Encoded:
         address, control = bytearray(1), bytearray()
@@ -168,7 +168,7 @@ def read_single_kind_address(reader: Reader, max_processes: int) -> Address:
 
 
 def _each_once(messages: Iterable[Any], encode: Callable[[Any], Encoded]) -> list[Encoded]:
-    """The parts of messages; one that goes to several is encoded once."""
+    """The encoded parts of messages; a message that goes to several destinations is encoded once."""
     parts: dict[int, Encoded] = {}
     encoded = []
     for message in messages:

@@ -1,8 +1,8 @@
-"""The fields that messages are declared with (envelope.py): numbers, sets, lists, vectors, histories.
+"""The kinds of field in declarations of messages (envelope.py): numbers, sets, lists, vectors, histories.
 
-Clocks are written relative to something both sides know. A vector is the set of its lanes that are not
-zero, then a number for each: relative to the message's own clock (zigzag: a vector may be ahead of it), or
-below another vector that bounds it. Columns are the newest clock of each sender, and each column below that.
+Clocks are written relative to a value that both sides know. A vector is the set of its nonzero lanes, then a
+number for each: relative to the message's own clock (zigzag: a vector may be ahead of it), or as the distance
+below another vector that bounds it. Columns are the newest clock per sender, then each column's distances.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def number(read: Callable[[Reader, Any], int]) -> Field:
 
 
 def behind(below: Callable[[Any], int]) -> Field:
-    """A clock, as how far it is behind the message's own."""
+    """A clock, written as its distance below the message's own clock."""
     return Field(
         lambda out, value, about: write_number(out, about.clock - value),
         lambda r, about: about.clock - r.number(below(about)),
@@ -30,7 +30,7 @@ def behind(below: Callable[[Any], int]) -> Field:
 
 
 def each(item: Field, most: Callable[[Reader, Any], int] = lambda r, _: r.left) -> Field:
-    """A tuple, with its length before it; an item takes a byte at least."""
+    """A tuple, preceded by its length; an item takes at least one byte."""
 
     def write(out: bytearray, values: tuple[Any, ...], about: Any) -> None:
         write_number(out, len(values))
@@ -43,7 +43,7 @@ def each(item: Field, most: Callable[[Reader, Any], int] = lambda r, _: r.left) 
 
 
 def record(*items: Field) -> Field:
-    """A tuple of these fields."""
+    """A tuple with one item for each of these fields."""
 
     def write(out: bytearray, values: tuple[Any, ...], about: Any) -> None:
         for item, value in zip(items, values, strict=True):
@@ -53,7 +53,7 @@ def record(*items: Field) -> Field:
 
 
 def by_process(item: Field) -> Field:
-    """Pairs of a process and a value, by process: the set of the processes, and the values."""
+    """Pairs (process, value), sorted by process: written as the set of processes, then the values."""
 
     def write(out: bytearray, pairs: tuple[tuple[int, Any], ...], about: Any) -> None:
         write_set(out, pack(process for process, _ in pairs), about.n)
@@ -64,7 +64,7 @@ def by_process(item: Field) -> Field:
 
 
 def entries(clock: str) -> Field:
-    """History entries, relative to this clock of the message."""
+    """History entries, written relative to the field of the message with this name, a clock."""
     return Field(
         lambda out, value, about: write_entries(out, value, getattr(about, clock), about.n),
         lambda r, about: read_entries(r, getattr(about, clock), about.n),
@@ -113,7 +113,7 @@ def _write_columns(out: bytearray, columns: tuple[int, ...], about: Any) -> None
 
 
 def _read_columns(reader: Reader, about: Any) -> tuple[int, ...]:
-    """Columns over n senders and as many destinations."""
+    """Read columns over n senders, one for each of n destinations."""
     newest = _read_vector(reader, about)
     if lanes(about.n).get(newest, about.sender) >= about.clock:
         raise RemoteProtocolError(
@@ -134,11 +134,11 @@ def _clock(value: int) -> int:
 CLOCK = number(lambda r, _: r.number(CLOCK_LIMIT))
 PROCESS = number(lambda r, about: r.number(about.n))
 ANYBODY = number(lambda r, about: r.number(about.most))
-"""A process that the sender of the message may not have known."""
+"""A process index that may exceed the n that the sender of the message knew."""
 NAME = record(ANYBODY, CLOCK)
 SET = Field(lambda out, members, about: write_set(out, members, about.n), lambda r, about: r.set(about.n))
 BITS = number(lambda r, about: r.bits(about.most))
-"""A set in a control message, which does not tell how many processes there are."""
+"""A set in a control message, which does not state the number of processes."""
 BYTES = Field(_write_bytes, lambda r, _: r.take(r.number(r.left + 1)))
 VECTOR = Field(_write_vector, _read_vector)
 COLUMNS = Field(_write_columns, _read_columns)

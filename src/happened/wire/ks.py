@@ -1,11 +1,11 @@
-"""`ks` messages as bytes.
+"""The wire format of `ks` messages.
 
-    n  sender  clock  dests  receiver+1          what the message is; receiver 0: hardware multicast
+    n  sender  clock  dests  receiver+1          the address; receiver 0: hardware multicast
     rows                                         the common part of O_M (rows.py)
-    waits  lag …                                 the receiver's part: lag behind that sender's newest clock
+    waits  lag …                                 the receiver's part: lag behind the sender's newest clock
     payload                                      the rest
 
-The own entry is the header's: a row for the message's own sender appears only for older entries.
+The message's own entry is in the header: its sender has a row only for older entries.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ from .rows import Row, check_rows, read_rows, rows_of, write_rows
 
 MESSAGES = (KsMessage,)
 NOBODY = b"\0"
-"""The empty set, whatever n is."""
+"""The encoding of the empty set, whatever n is."""
 
 
 @lru_cache(maxsize=1024)
@@ -41,7 +41,7 @@ def _number(value: int) -> bytes:
 
 
 def encode(messages: Iterable[Any]) -> list[Encoded]:
-    """The parts of one multicast's messages; what they have in common is encoded once."""
+    """The parts of one multicast's messages; their common part is encoded once."""
     encoded: list[Encoded] = []
     log, common, address = None, b"", b""
     clocks: Sequence[int] = ()
@@ -61,7 +61,7 @@ def encode(messages: Iterable[Any]) -> list[Encoded]:
 
 
 def _encode_common(message: KsMessage, clocks: Sequence[int]) -> bytes:
-    """`clocks` are the newest ones of the message's log."""
+    """Encode the common part; `clocks` are the newest clocks in the message's log, by sender."""
     log, sender, clock = message.log, message.sender, message.clock
     n = log.n
     out = bytearray()
@@ -80,7 +80,7 @@ def _encode_common(message: KsMessage, clocks: Sequence[int]) -> bytes:
 
 
 def _write_newest(out: bytearray, log: DependencyLog, clocks: Sequence[int], sender: int, clock: int) -> None:
-    """What `write_rows` writes of a log that has only newest entries, without that of `sender`."""
+    """Write what `write_rows` writes for a log that has only newest entries, without that of `sender`."""
     n = log.n
     vector, codes = lanes(n), small_set_codes(n)
     sets = vector.unpack(log.sets)
@@ -91,7 +91,7 @@ def _write_newest(out: bytearray, log: DependencyLog, clocks: Sequence[int], sen
         senders |= 1 << s
         dests = sets[s]
         behind = clock - newest
-        head = (behind << 1 if behind >= 0 else (-behind << 1) - 1) << 2 | (dests != 0)  # as `zigzag` does
+        head = (behind << 1 if behind >= 0 else (-behind << 1) - 1) << 2 | (dests != 0)  # as `zigzag`
         if head < 0x80:
             body.append(head)
         elif head < 0x4000:
@@ -117,7 +117,7 @@ def _encode_address(message: KsMessage) -> bytes:
 
 
 def _encode_waits(message: KsMessage, clocks: Sequence[int]) -> bytes:
-    """`clocks` are the newest ones of the message's log."""
+    """Encode the receiver's part; `clocks` are the newest clocks in the message's log, by sender."""
     if not message.wait_for:
         return NOBODY
     n = message.log.n
@@ -137,7 +137,7 @@ def _encode_waits(message: KsMessage, clocks: Sequence[int]) -> bytes:
 
 
 def decode(reader: Reader, max_processes: int) -> KsMessage:
-    """A message that a correct peer can have made, or a RemoteProtocolError."""
+    """Read a message; RemoteProtocolError if no correct peer can have made it."""
     try:
         message = decode_plain(*reader.place(), max_processes)
     except IndexError:
@@ -146,11 +146,11 @@ def decode(reader: Reader, max_processes: int) -> KsMessage:
 
 
 def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessage | None:
-    """The message if it is of the usual kind: for one receiver, only newest entries, every set a byte.
-    Otherwise, or if anything is wrong with it, None or an IndexError: `decode` tells.
+    """Decode a message of the usual kind: for one receiver, only newest entries, every set one byte. Returns
+    None or raises IndexError if it is unusual or malformed; the caller then uses `decode`.
 
-    One loop over the bytes, since decoding is most of what an arrival costs: half the time of the other.
-    Numbers of two bytes are read in place, for they are the usual ones and a call costs more.
+    One loop over the bytes, since decoding is most of the cost of an arrival: it takes half the time of
+    `decode`. It reads numbers of two bytes in place, since these are usual and a call costs more.
     """
     n, sender = data[at], data[at + 1]
     if not sender < n <= max_processes or n > 0x7F:
@@ -210,12 +210,12 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
 
 @lru_cache(maxsize=16)
 def _tables(n: int) -> tuple[list[int], list[tuple[int, ...]], Lanes]:
-    """What decoding looks up: small sets by their bytes, their members, and how vectors are packed."""
+    """Tables for decoding: small sets by their bytes, their members, and the packing of vectors."""
     return small_sets(n), small_set_members(n), lanes(n)
 
 
 def _longer(data: bytes, at: int, value: int) -> tuple[int, int]:
-    """A number whose first byte is `value`, and where it ends; IndexError if it is too long for a clock."""
+    """Read a number whose first byte is `value`; returns it and its end. IndexError: too long for a clock."""
     value, shift = value & 0x7F, 7
     while (byte := data[at]) >= 0x80:
         if shift > 63:
@@ -258,7 +258,7 @@ def _decode_any(reader: Reader, max_processes: int) -> KsMessage:
 
 
 def _log_of(n: int, rows: dict[int, Row]) -> DependencyLog:
-    """The log with these rows, whose entries come newest first."""
+    """The log with these rows, each of which lists its entries newest first."""
     clocks, sets, older = {}, {}, {}
     for s, row in rows.items():
         clocks[s], sets[s] = row[0]

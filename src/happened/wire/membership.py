@@ -1,17 +1,17 @@
-"""Changes of members on the wire: who has joined under which index, and who has left.
+"""Membership changes on the wire: which process has joined under which index, and which has left.
 
-    0xff 0x01  JSON        form 1 of the frames that change who takes part and where
+    0xff 0x01  JSON        form 1 of the frames that change the members and their places
 
-Form 2 is that of site_news.py, and form 3 that of resent.py. The first byte is no version of a message's
-frame (wire/__init__.py).
+Form 2 is that of site_news.py, and form 3 that of resent.py. 0xff is not a version that the frame of a
+message can begin with (wire/__init__.py).
 
-The JSON is a list [kind, index, name, address]. The name of a DepartureStage and a StateTally is a
-number, the address of a StateGiven is numbers with commas between them; but for those of a MemberJoined, all
-others are empty.
+The JSON is a list [kind, index, name, address]. In a DepartureStage and a StateTally the name is a number; in
+a StateGiven the address is a list of numbers separated by commas; a MemberJoined has both. All other names
+and addresses are empty.
 
 Bounds     a frame has at most MAX_CHANGE bytes, an index is below MAX_INDEX. Decoding hostile bytes raises
-           RemoteProtocolError and nothing else.
-Leaves out whether a name may be used and whether an index is the next one: whoever keeps the roster decides.
+           RemoteProtocolError and no other error.
+Leaves out whether a name may be used and whether an index is the next one: the owner of the roster decides.
 """
 
 import json
@@ -25,10 +25,10 @@ MARK = 0xFF
 """The first byte of every frame that changes the members."""
 
 MAX_CHANGE = 1 << 16
-"""Bytes of one frame: a name and an address, with room to spare."""
+"""The maximal size of a frame in bytes: a name and an address fit easily."""
 
 MAX_INDEX = MANY_PROCESSES
-"""One more than the largest index: as many processes as any message can tell apart."""
+"""One more than the largest index; no message can distinguish more processes."""
 
 FORM = 1
 HEAD = bytes((MARK, FORM))
@@ -36,7 +36,7 @@ HEAD = bytes((MARK, FORM))
 
 @dataclass(frozen=True, slots=True)
 class AboutProcess:
-    """What is said about the process of this index."""
+    """News about the process of this index."""
 
     index: int
 
@@ -50,44 +50,44 @@ class MemberJoined(AboutProcess):
 
 
 class MemberDeparted(AboutProcess):
-    """It has left by itself; to that process itself, it is a farewell."""
+    """The process has left by itself; sent to that process itself, this is a farewell."""
 
 
 class MemberExpelled(AboutProcess):
-    """It was expelled: nothing more of it is listened to."""
+    """The process was expelled; its messages are ignored from now on."""
 
 
 class MemberAbsent(AboutProcess):
-    """To a new member: it had gone before, and has sent it nothing."""
+    """Tells a new member that this process was gone before, and has sent the new member nothing."""
 
 
 class MemberRanked(AboutProcess):
-    """To a new member: of those named so far, it is the last to have joined."""
+    """Tells a new member that this process was the last to join of those named so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class DepartureStage(AboutProcess):
-    """How far whoever says this is with the departure of a process; see net/departures.py."""
+    """The stage that the sender has reached in the departure of a process; see net/departures.py."""
 
     stage: int
 
 
 class StateAsked(AboutProcess):
-    """To other members: how many messages have you sent us so far? We need to know, since we owe the newcomer
-    of this index the application's state (net/state_transfer.py). To the newcomer: expect that state. From
-    the newcomer: we expect it."""
+    """To other members: how many messages have you sent us so far? We ask because we owe the newcomer of this
+    index the application's state (net/state_transfer.py). To the newcomer: expect that state. From the
+    newcomer: we expect the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateTally(AboutProcess):
-    """The answer to StateAsked: how many messages we had sent to the asker when its question came."""
+    """Answers StateAsked: how many messages we had sent to the asker when its question came."""
 
     sent: int
 
 
 @dataclass(frozen=True, slots=True)
 class StateGiven(AboutProcess):
-    """To the process of this index: our messages of these clocks are the state."""
+    """Tells the process of this index which of our messages, by clock, make up the state."""
 
     clocks: tuple[int, ...]
 
@@ -107,7 +107,7 @@ Change = (
     | StateGiven
 )
 KINDS: tuple[type[Change], ...] = get_args(Change)
-"""Counted from 1, these are the numbers in the format: none is ever changed or used again."""
+"""Their numbers in the wire format, counted from 1: never changed and never reused."""
 
 
 def encode(change: Change) -> bytes:

@@ -1,13 +1,13 @@
-"""What a broadcast medium carries: frames once, for several links, with their number on each.
+"""A packet on a broadcast medium: frames that are sent once for several links, numbered on each link.
 
     version  sender  incarnation       the link's sender, and which life of it (net/transport.py)
-    count                              of destinations
+    count                              the number of destinations
     smallest                           first link number of any destination
-    tag  number - smallest             for each: who, and the link number of the first frame there
+    tag  number - smallest             per destination: its tag, its first frame's link number
     length frame …                     to the end: consecutive on every one of these links
 
-Names are told by a tag, a part of their hash: names are never given twice, so neither are tags. Two of a
-system's names have the same one with a probability of 2⁻⁴⁸.
+A tag, a part of the hash of a name, identifies a destination. Names are never reused, so neither are tags.
+Two names of a system have the same tag with a probability of 2⁻⁴⁸.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ MOST_NUMBER = 1 << 62
 class Packet(NamedTuple):
     sender: str
     incarnation: bytes
-    first: dict[bytes, int]  # by tag, the link number of the first frame
+    first: dict[bytes, int]  # tag -> link number of the first frame
     frames: list[bytes]
 
     def numbered(self, name: str) -> list[tuple[int, bytes]]:
-        """The frames with their link numbers at the process of this name; none if it is not addressed."""
+        """The frames with their link numbers at the process of this name; [] if it is no destination."""
         first = self.first.get(tag(name))
         return [] if first is None else list(enumerate(self.frames, first))
 
@@ -41,7 +41,7 @@ def tag(name: str) -> bytes:
 
 
 def encode(sender: str, incarnation: bytes, first: Mapping[str, int], frames: Sequence[bytes]) -> bytes:
-    """`first` is the link number of the first frame for each destination's name."""
+    """The packet as bytes; `first` is, by name of destination, the link number of the first frame there."""
     out = bytearray((VERSION,))
     for text in (sender.encode(), incarnation):
         write_number(out, len(text))
@@ -59,7 +59,7 @@ def encode(sender: str, incarnation: bytes, first: Mapping[str, int], frames: Se
 
 
 def decode(data: bytes) -> Packet:
-    """The packet that these bytes are, or a RemoteProtocolError."""
+    """The packet in these bytes; RemoteProtocolError if they are none."""
     reader = Reader(data)
     version = reader.byte()
     if version != VERSION:

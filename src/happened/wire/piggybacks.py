@@ -1,15 +1,15 @@
-"""What a tracker adds to messages on the wire: which tracker it is, and a piggyback for each destination.
+"""What a tracker adds to a message on the wire: its protocol's number, and a piggyback per destination.
 
     frame    0xfe  number of the tracking protocol  a message's frame (wire/__init__.py)
     payload  n  count  { destination  size  piggyback } × count  the application's payload
 
-The first byte is no version of a message's frame. Numbers in a payload are LEB128 (primitives.py); n is how
-many processes the sender knew, by which piggybacks are read. Destinations increase.
+No message's frame begins with 0xfe. Numbers in a payload are LEB128 (primitives.py); n is the number of
+processes that the sender knew, needed to read piggybacks. Destinations increase.
 
-Piggybacks stand in the payload, since that is what every ordering protocol brings to each destination,
-whoever passes it on. Where nobody does, `only_for` leaves each copy the one that it needs.
+Piggybacks are in the payload, since every ordering protocol brings the payload to each destination, whichever
+process forwards it. Where no process forwards, `only_for` leaves each copy only its own piggyback.
 
-Bounds     decoding hostile bytes raises RemoteProtocolError and nothing else, in time linear in them.
+Bounds     decoding hostile bytes raises RemoteProtocolError and no other error, in linear time.
 Leaves out what a piggyback means: tracking/piggyback.py.
 """
 
@@ -25,7 +25,7 @@ MARK = 0xFE
 
 
 class Envelope(NamedTuple):
-    """A payload and what travels with it: `n` processes were known where it was sent."""
+    """A payload and the piggybacks that travel with it; `n`: the number of processes known to its sender."""
 
     n: int
     piggybacks: Mapping[int, bytes]  # by destination
@@ -33,12 +33,12 @@ class Envelope(NamedTuple):
 
 
 def mark(number: int, frame: bytes) -> bytes:
-    """The frame of a message whose payload has piggybacks of the tracking protocol of this number."""
+    """Marks a message's frame: its payload has piggybacks of the tracking protocol of this number."""
     return bytes((MARK, number)) + frame
 
 
 def unmark(frame: bytes) -> tuple[int, bytes]:
-    """The number of the tracking protocol, and the message's own frame."""
+    """Returns the number of the tracking protocol, and the message's own frame."""
     if len(frame) < 2 or frame[0] != MARK:
         raise RemoteProtocolError("not a frame with piggybacks: it is cut off, or begins with another byte")
     return frame[1], frame[2:]
@@ -70,6 +70,6 @@ def open_sealed(data: bytes) -> Envelope:
 
 
 def only_for(to: int, data: bytes) -> bytes:
-    """The same payload with the piggyback for `to` alone."""
+    """The payload with the piggyback for `to` and no other."""
     n, piggybacks, payload = open_sealed(data)
     return seal(Envelope(n, {to: piggybacks[to]} if to in piggybacks else {}, payload))

@@ -1,9 +1,9 @@
-"""Numbers, sets and bytes on the wire, and a reader that trusts nothing.
+"""Numbers, sets and bytes on the wire, and a reader that checks every value it reads.
 
-A number is LEB128: seven bits a byte, least significant first, a set top bit meaning more follows.
-A set of processes among n is one byte if it is among the n's *small sets* (the first subsets in order of
-size, as many as 200 codes hold: every singleton up to n = 200, every triple up to n = 10); otherwise the
-shortest of a list, a list of those that are missing, and a bitmap.
+A number is LEB128: seven bits per byte, least significant first; a set top bit means that more bytes follow.
+A set of processes among n is one byte if it is one of the *small sets* of n (the first subsets in order of
+size, as many as 200 codes hold: every singleton up to n = 200, every triple up to n = 10). Otherwise it is
+the shortest of a list of its members, a list of its non-members, and a bitmap.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from ..core.lanes import CLOCK_LIMIT
 
 
 class Encoded(NamedTuple):
-    """A message without its payload: what it is and where it goes, and what it carries about others."""
+    """A message without its payload: its address, and its control information."""
 
     address: bytes
     control: bytes
@@ -26,31 +26,31 @@ SMALL_SETS = 200
 LIST, COMPLEMENT, BITMAP = 200, 201, 202
 
 EXPANDED = 64 << 20
-"""Bytes of memory for the sets of one frame that are written as lists."""
+"""The limit on the memory for the sets of one frame that are written as lists, in bytes."""
 
 
 @lru_cache(maxsize=16)
 def _small_sets(n: int) -> tuple[list[int], dict[int, int]]:
-    """The sets that have a code of their own, by code, and their codes."""
+    """The sets of n processes that have a one-byte code, by code, and the codes by set."""
     by_size = chain.from_iterable(combinations(range(n), size) for size in range(n + 1))
     sets = [pack(members) for members in islice(by_size, SMALL_SETS)]
     return sets, {members: code for code, members in enumerate(sets)}
 
 
 def small_sets(n: int) -> list[int]:
-    """The sets of n processes that are written as one byte, by that byte."""
+    """The sets of n processes that are written as one byte, indexed by that byte."""
     return _small_sets(n)[0]
 
 
 @lru_cache(maxsize=16)
 def small_set_codes(n: int) -> dict[int, int]:
-    """That byte, by set."""
+    """The byte of each small set, by set."""
     return _small_sets(n)[1]
 
 
 @lru_cache(maxsize=16)
 def small_set_members(n: int) -> list[tuple[int, ...]]:
-    """The same sets as their members."""
+    """The members of each small set, indexed by its byte."""
     return [tuple(unpack(members)) for members in small_sets(n)]
 
 
@@ -62,7 +62,7 @@ def write_number(out: bytearray, value: int) -> None:
 
 
 def zigzag(value: int) -> int:
-    """Small magnitudes as small numbers: 0, -1, 1, -2, … become 0, 1, 2, 3, …"""
+    """Maps integers to numbers that are small for small magnitudes: 0, -1, 1, -2, … become 0, 1, 2, 3, …"""
     return value << 1 if value >= 0 else (-value << 1) - 1
 
 
@@ -77,7 +77,7 @@ def write_set(out: bytearray, members: int, n: int) -> None:
         return
     size = members.bit_count()
     fewest = min(size, n - size)
-    if fewest + 1 >= (n + 7) // 8:  # a list has its length too, and a byte a member at the least
+    if fewest + 1 >= (n + 7) // 8:  # a list also has its length, and at least a byte per member
         out.append(BITMAP)
         out += members.to_bytes((n + 7) // 8, "little")
         return
@@ -90,10 +90,10 @@ def write_set(out: bytearray, members: int, n: int) -> None:
 
 
 class Reader:
-    """Takes values off bytes that a peer sent; whatever is wrong is a RemoteProtocolError.
+    """Reads values from a peer's bytes and raises RemoteProtocolError if anything is wrong with them.
 
-    No count is believed further than the bytes that are there, so time and memory are linear in them; but a
-    set of few, or of all but few, has n bits in memory, so all of one frame's may come to EXPANDED bytes.
+    No count is believed beyond the bytes that are there, so time and memory are linear in the input; only a
+    set of few members, or of all but few, takes n bits of memory, up to EXPANDED bytes for a frame's sets.
     """
 
     __slots__ = ("_data", "_end", "_expanded", "_position")
@@ -109,12 +109,12 @@ class Reader:
         return self._end - self._position
 
     def end_after(self, size: int) -> int:
-        """Stop after so many bytes more, which are there; returns where that is."""
+        """Make the reader stop `size` bytes further on, which must exist; returns that position."""
         self._end = self._position + size
         return self._end
 
     def place(self) -> tuple[bytes, int, int]:
-        """The bytes, where the reader is in them, and where it must stop."""
+        """The bytes, the reader's position in them, and the position where it must stop."""
         return self._data, self._position, self._end
 
     def byte(self) -> int:
@@ -151,7 +151,7 @@ class Reader:
                 raise RemoteProtocolError(f"a number before byte {self._position} does not end")
 
     def bits(self, most: int) -> int:
-        """A number of at most this many bits: a set that was written as one."""
+        """A number of at most this many bits, as which a set was written."""
         found, rest, length = bytearray(), 0, 0
         while True:
             byte = self.byte()

@@ -1,9 +1,9 @@
-"""A frame of a process that has failed, as one of its witnesses sends it again (net/site_changes.py).
+"""A frame of a process that has failed, sent again by one of its witnesses (net/site_changes.py).
 
     0xff 0x03  index of the failed process (4 bytes, big-endian)  its frame
 
-form 3 of the frames that change who takes part and where (wire/membership.py).
-Bounds     the frame inside is decoded like any other; a shorter head raises RemoteProtocolError.
+This is form 3 of the frames that change the members and their places (wire/membership.py).
+Bounds     the frame inside is decoded like any other; an incomplete head raises RemoteProtocolError.
 """
 
 from ..core.errors import RemoteProtocolError
@@ -18,7 +18,7 @@ def encode(failed: int, frame: bytes) -> bytes:
 
 
 def decode(data: bytes) -> tuple[int, bytes]:
-    """Whose frame it is, and the frame."""
+    """The index of the failed process, and its frame."""
     if len(data) <= len(HEAD) + 4:
         raise RemoteProtocolError("a frame that is sent again for another process is cut off")
     start = len(HEAD) + 4

@@ -1,8 +1,8 @@
-"""Entries (sender, clock, set of destinations) as bytes: the set of senders, then a row for each.
+"""Entries (sender, clock, set of destinations) as bytes: the set of senders, then one row per sender.
 
-A row is a number (the sender's newest clock relative to the message's, zigzag, ·4, +2 if older entries
-follow, +1 if the newest has a set), that set, and the older entries newest first: how many, then step back
-and set of each. The timestamp of a history is such rows, then 0, or 1 and the carbon copies of each entry.
+A row starts with a number (the sender's newest clock relative to the message's, zigzag, ·4, +2 if older
+entries follow, +1 if the newest entry has a set). Then come that set, the number of older entries, and for
+each, newest first, the step back and its set. A history's timestamp is rows, then 0, or 1 and carbon copies.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ Row = list[tuple[int, int]]
 
 
 def rows_of(entries: Iterable[tuple[int, int, int]]) -> dict[int, Row]:
-    """Rows from entries ordered by clock."""
+    """Makes rows from entries that are sorted by clock."""
     rows: dict[int, Row] = {}
     for s, t, dests in entries:
         rows.setdefault(s, []).insert(0, (t, dests))
@@ -62,7 +62,7 @@ def _read_row(reader: Reader, clock: int, n: int) -> Row:
 
 
 def check_rows(rows: dict[int, Row], dests: int, sender: int) -> None:
-    """Refuse rows that no correct log has, since merging them would break the receiver's own log.
+    """Refuse rows that no correct log has, since merging them would corrupt the receiver's own log.
 
     The rules are Lemmas 1 and 7 of Kshemkalyani & Singhal (1998), and their constraint PC2.
     """
@@ -79,7 +79,7 @@ def check_rows(rows: dict[int, Row], dests: int, sender: int) -> None:
 
 
 def write_entries(out: bytearray, entries: Iterable[HistoryEntry], clock: int, n: int) -> None:
-    """`clock` is that of the message they belong to: others are written relative to it."""
+    """Write history entries relative to `clock`, the clock of the message that carries them."""
     write_rows(out, rows_of((s, c, dests) for s, c, dests, _ in entries), clock, n)
     extended = any(entry.copied for entry in entries)
     out.append(extended)

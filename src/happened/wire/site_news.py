@@ -1,18 +1,18 @@
 """Changes of the topology on the wire (net/site_changes.py says when each is sent).
 
-    0xff 0x02  JSON        form 2 of the frames that change who takes part and where (wire/membership.py)
+    0xff 0x02  JSON        form 2 of the frames that change members and places (wire/membership.py)
 
-    [1, after, text]           the topology with digest `after` is to become that of `text`
-    [2, after]                 nothing more comes over this link while `after` lasts
-    [3, after, next, index]    nothing more comes to the process `index`, which expects `next` to follow
-    [4, after, text]           the same as 1, and a process has failed for good, as `text` says
-    [5, after, next]           the same as 2, while everybody does without that process
-    [6, after, index, clock]   the hops of the process `index` up to this clock have come to who says so
-    [7, after, index, counts]  to the process `index`, so many messages of each sender were delivered before
+    [1, after, text]           replace the topology with digest `after` by the one in `text`
+    [2, after]                 no more comes over this link while the topology `after` lasts
+    [3, after, next, index]    no more comes to the process `index`, which expects `next` to follow
+    [4, after, text]           like 1, when a process has failed for good, as `text` says
+    [5, after, next]           like 2, while all do without the failed process
+    [6, after, index, clock]   the sender has the hops of the process `index` up to this clock
+    [7, after, index, counts]  the process `index` had delivered so many messages of each sender
 
 In 3 and 5, `next` is the digest of the topology that follows, or of the text of a succession.
 Bounds     a frame has at most MAX_FRAME bytes, a digest is 64 hexadecimal digits, an index below MAX_INDEX.
-           Decoding hostile bytes raises RemoteProtocolError and nothing else.
+           Decoding hostile bytes raises RemoteProtocolError and no other error.
 """
 
 import json
@@ -71,7 +71,7 @@ class HopsTaken:
 class Account:
     after: str
     index: int
-    counts: tuple[tuple[int, int], ...]  # (sender, how many), by sender
+    counts: tuple[tuple[int, int], ...]  # (sender, number of messages), sorted
 
 
 SiteNews = (

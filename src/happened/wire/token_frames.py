@@ -5,11 +5,11 @@
     [1, process, number]                  a process asks for its turn
     [2, served, queue, gone, latest]      the token; `gone` is a set as a hexadecimal number
 
-The first byte is no version of a message's frame (wire/__init__.py). What the protocol passes on with the
-right to send (`latest`) is made of numbers and lists of those.
+0xfc is not a version that the frame of a message can begin with (wire/__init__.py). `latest`, which the
+protocol passes on with the right to send, consists of numbers and lists of numbers.
 
-Bounds     a frame has at most MAX_FRAME bytes. Decoding hostile bytes raises RemoteProtocolError and nothing
-           else; whether `latest` makes sense, the protocol says.
+Bounds     a frame has at most MAX_FRAME bytes. Decoding hostile bytes raises RemoteProtocolError and no other
+           error; the protocol itself checks that `latest` makes sense.
 """
 
 import json
@@ -21,7 +21,7 @@ from ..ordering.token import TokenPassed, TokenRequest
 from . import MAX_FRAME
 
 MARK = 0xFC
-"""The first byte of every such frame."""
+"""The first byte of every token frame."""
 
 VERSION = 1
 

@@ -1,7 +1,7 @@
 """The codecs of the total orders: `sequencer`, and the three phases of `agreed` and `causal-total`.
 
-A place in the sequencer's order is its numbers, each doubled, and one more if another follows; no place is 0.
-A message within another one is its frame without the head (wire/__init__.py), after its length.
+A place in the sequencer's order is its numbers, each doubled, plus one if another follows; 0 means no place.
+A message within another one is its length, then its frame without the head (wire/__init__.py).
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ def _read_place(reader: Reader, _: Any) -> Place:
 
 
 def _nested(kind: Kind) -> Field:
-    """A message within another one."""
+    """A field that holds a whole message inside another one."""
 
     def write(out: bytearray, message: Any, about: Any) -> None:
         (parts,) = kind.encode([message])
@@ -68,7 +68,7 @@ def _nested(kind: Kind) -> Field:
 
 
 def _write_unsettled(out: bytearray, unsettled: tuple[Unsettled, ...], about: Any) -> None:
-    """The places and who has missed each, and then the requests."""
+    """Write each message's place and the destinations that lack it, and then the requests."""
     _UNSETTLED_PLACES.write(out, tuple((each.place, each.missing) for each in unsettled), about)
     REQUESTS.write(out, tuple(each.request for each in unsettled), about)
 
@@ -132,7 +132,7 @@ SEQUENCER = Codec(
 
 
 def _write_known(out: bytearray, known: Known, _: Any) -> None:
-    """The timestamp is doubled, and one more if it is final."""
+    """Write the timestamp doubled, plus one if it is final."""
     for number in (*known[:2], known.dests, known.timestamp << 1 | known.is_final):
         write_number(out, number)
 

@@ -1,13 +1,13 @@
-"""A message that was sent outside of all orders, on the wire.
+"""The wire format of a message that is sent outside of all orders.
 
     0xfd  version  n  sender  clock  dests  payload
 
-The first byte is no version of a message's frame (wire/__init__.py). Numbers and sets are those of
-primitives.py; n is how many processes the sender knew. It is the same for every destination and for everybody
-who passes it on.
+0xfd is not a version that the frame of a message can begin with (wire/__init__.py). Numbers and sets are
+those of primitives.py; n is the number of processes that the sender knew. The frame is the same for every
+destination and every process that forwards it.
 
-Bounds     a frame has at most MAX_FRAME bytes; decoding hostile bytes raises RemoteProtocolError and nothing
-           else, in time linear in them.
+Bounds     a frame has at most MAX_FRAME bytes; decoding hostile bytes raises RemoteProtocolError and no other
+           error, in linear time.
 """
 
 from typing import NamedTuple
@@ -19,24 +19,24 @@ from . import MAX_FRAME
 from .primitives import Reader, write_number, write_set
 
 MARK = 0xFD
-"""The first byte of every such frame."""
+"""The first byte of every frame of an unordered message."""
 
 VERSION = 1
 
 _MOST_BESIDES = 32 + MANY_PROCESSES // 8
-"""Bytes that a frame has beside the payload, at most."""
+"""The maximal number of bytes in a frame besides the payload."""
 
 
 class UnorderedMessage(NamedTuple):
     n: int
     sender: int
-    clock: int  # with the sender, its name
+    clock: int  # sender and clock name the message
     dests: int  # bit set
     payload: bytes
 
 
 def check_payload(payload: bytes) -> None:
-    """Refuse a payload that no frame can hold."""
+    """Raise if no frame can hold this payload."""
     if not isinstance(payload, bytes):
         raise LocalProtocolError(f"a payload is bytes, not {type(payload).__name__}")
     if len(payload) > MAX_FRAME - _MOST_BESIDES:

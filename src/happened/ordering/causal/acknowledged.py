@@ -2,15 +2,15 @@
 
 Assumes    reliable links, FIFO or not, that may duplicate; unicasts only.
 Promises   causal order; the application never blocks: `multicast` always succeeds.
-Leaves out multicasts. With two destinations, the one that is reached early can tell the other's next
-           sender before the other is reached, and nothing carried would reveal it (the tests show it).
-Invariant  at most one message of a process is on its way: the next leaves the output buffer when the
-           input buffer of the previous one's receiver has acknowledged it. Hence every message in the causal
-           past of one that is on its way has been delivered.
+Leaves out multicasts. If a message has two destinations, the one reached early can inform the other's next
+           sender before the other is reached, and nothing carried would reveal this (the tests show it).
+Invariant  at most one message of a process is in transit: the next leaves the output buffer when the input
+           buffer of the previous one's receiver has acknowledged it. Hence every message in the causal past
+           of a message in transit has been delivered.
 
-This is also what is left of synchronous unicasts (Kshemkalyani & Singhal 1998, §7.1) in a machine that may
-not block its application: there the sender itself stops until the acknowledgement comes, and the output
-buffer is all that tells the two apart.
+This is synchronous unicast (Kshemkalyani & Singhal 1998, §7.1) for a machine that may not block its
+application. With synchronous unicast, the sender itself stops until the acknowledgement comes; the output
+buffer is the only difference.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ class AcknowledgedMessage(BareApplication):
 
 
 class Acknowledgement(Control):
-    """The receiver of M(sender, clock) has it."""
+    """The receiver of M(sender, clock) has received it."""
 
     says = "an acknowledgement of M({0.sender},{0.clock})"
     clock: int
@@ -48,7 +48,7 @@ class Acknowledgement(Control):
 
 
 class AcknowledgedUnicast(Process):
-    """Nothing is ever pending here: what must wait does so at its sender."""
+    """No message is ever pending here: a message that must wait waits at its sender."""
 
     facts = Facts(
         name="acknowledged",
@@ -67,9 +67,9 @@ class AcknowledgedUnicast(Process):
     )
 
     _output: deque[AcknowledgedMessage] = kept(records(AcknowledgedMessage, deque))
-    """Its head is on its way, the rest wait here."""
+    """The first message is in transit, the others wait here."""
     _delivered: dict[int, int] = kept(TABLE)
-    """Per sender the clock of its last message here: older ones were acknowledged before it left."""
+    """Per sender, the clock of its last message here; older ones were acknowledged before it was sent."""
 
     @property
     def queued(self) -> int:
@@ -86,7 +86,7 @@ class AcknowledgedUnicast(Process):
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         message = AcknowledgedMessage(self.me, clock, self.n, dests.bit_length() - 1, payload)
         if message.receiver == self.me:
-            # Whatever we must deliver first was acknowledged, hence delivered, before we knew of it.
+            # Whatever must be delivered first was acknowledged, hence delivered, before we knew of it.
             return [self._deliver(message)]
         self._output.append(message)
         return self._next() if len(self._output) == 1 else []
@@ -123,7 +123,7 @@ class AcknowledgedUnicast(Process):
         effects = super().leave(process)
         if process == self.me or not self._output:
             return effects
-        # Whoever gets the next one knows of the departure, and sends nothing after it to who has left.
+        # The next receiver learns of the departure with this message, so it sends the departed nothing later.
         head = self._output[0]
         self._output = deque(message for message in self._output if message.receiver != process)
         return effects + self._next() if head.receiver == process else effects

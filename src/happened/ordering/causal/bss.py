@@ -1,16 +1,16 @@
 """Causal broadcast with vector clocks, after Birman, Schiper & Stephenson (ACM TOCS 9(3), 1991): `bss`. Their
 §5, multicast in overlapping groups, is `bss-groups` below.
 
-Assumes    everybody present is addressed, with or without the sender; reliable links, FIFO or not, that
+Assumes    every present process is addressed, with or without the sender; reliable links, FIFO or not, that
            may duplicate. Processes may leave; none can join, since it would wait for broadcasts that were
-           made before it and never come.
+           made before it joined and never come.
 Promises   causal order.
-Leaves out any order between concurrent messages; multicasts to some; the view changes that joins need.
-Invariant  that of its GroupVector: a message carries the last broadcast of everyone that its sender knew,
-           and is delivered once all of those are.
+Leaves out any order between concurrent messages; multicasts to subsets; the view changes that joins need.
+Invariant  that of `GroupVector`: a message carries the clock of the last broadcast of each process that its
+           sender knew, and is delivered once all those broadcasts are delivered.
 
-The paper counts broadcasts; here the last one of each sender is named by its clock, so that a clock may
-also tick on its own and a held message can say what it waits for.
+The paper counts broadcasts; here the clock of each sender's last broadcast names it, so that a clock may also
+tick at other events and a held message can say which messages it waits for.
 """
 
 from abc import abstractmethod
@@ -40,14 +40,14 @@ from ..snapshots import NUMBERS, VECTOR, Part, kept, records, valued
 
 
 class GroupVector(Part):
-    """How far the broadcasts of one group have got, as one of its members sees it.
+    """How far the broadcasts of one group have been delivered, as one member of the group sees it.
 
-    `known` and `reached` differ only for our own broadcasts: others must wait for each of them, we only for
-    those addressed to ourselves too, which come back over the network like any message.
+    `known` and `reached` differ only for our own broadcasts: other members must wait for each of them, we
+    wait only for those addressed to ourselves too, which come back over the network like any message.
 
-    Invariant  lane s of `known` is the clock of the last broadcast of s we sent or delivered; lane s of
-               `reached` the greatest clock up to which we have delivered every broadcast of s to us. For
-               ourselves that is just before the first that is still on its way back, or the last we sent.
+    Invariant  lane s of `known` is the clock of the last broadcast of s that we sent or delivered. Lane s of
+               `reached` is the greatest clock up to which we have delivered every broadcast of s to us: for
+               ourselves, just before the first that is still on its way back, or else the last we sent.
     """
 
     known: int = kept(VECTOR)
@@ -74,27 +74,27 @@ class GroupVector(Part):
             self.reached = self._lanes.put(self.reached, sender, clock)
 
     def skip(self, sender: int, clock: int) -> None:
-        """Take what this sender has broadcast up to this clock for delivered."""
+        """Treat all broadcasts of this sender up to this clock as delivered."""
         self.reached = self._lanes.put(self.reached, sender, max(clock, self.progress(sender)))
 
     def progress(self, sender: int) -> int:
         return self._lanes.get(self.reached, sender)
 
     def is_expected(self, sender: int, clock: int) -> bool:
-        """Whether M(sender, clock) may still come: nobody else sends in our name."""
+        """Whether M(sender, clock) may still come; only messages that name us as sender can be unexpected."""
         return sender != self._me or clock in self._returning or clock <= self.progress(sender)
 
     def has_sent(self, past: int) -> bool:
-        """Whether what `past` names of ourselves is a broadcast we have made, or came before one."""
+        """Whether we have made our broadcast that `past` names, or a later one."""
         return self._lanes.get(past, self._me) <= self._lanes.get(self.known, self._me)
 
     def lacks(self, past: int) -> Want | None:
-        """The first (sender, clock) among `past` that we have not reached."""
+        """A (sender, clock) in `past` that `reached` does not cover; None if there is none."""
         sender = self._lanes.beyond(past, self.reached)
         return None if sender is None else (sender, self._lanes.get(past, sender))
 
     def missing(self, past: int) -> Iterator[tuple[int, int]]:
-        """The last undelivered broadcast to us of each sender that `past` requires."""
+        """For each sender, the last undelivered broadcast to us that `past` requires."""
         for sender, clock in self._lanes.items(self._lanes.newer(past, self.reached)):
             if sender == self._me:
                 clock = max(returning for returning in self._returning if returning <= clock)
@@ -114,7 +114,7 @@ class GroupProcess(ListeningProcess[M]):
 
     @abstractmethod
     def past(self, message: M) -> int:
-        """Lanes: per process the last broadcast that must be delivered before this one."""
+        """Lanes: per process, the last broadcast that must be delivered before this message."""
 
     address = Process.everybody
 
@@ -168,7 +168,7 @@ class BssMessage(Application):
         return broadcasts(lanes(self.n).items(self.past), self.dests)
 
     def size(self) -> tuple[int, int]:
-        """The whole vector."""
+        """The number of entries is that of the whole vector."""
         return self.n, super().size()[1]
 
 
@@ -197,12 +197,12 @@ class BirmanSchiperStephenson(GroupProcess[BssMessage]):
 
 class GroupsMessage(Application):
     entry_bytes, unit_bytes = 4, 0
-    group: int  # the number of the group it is for
+    group: int  # the number of the group that the message is for
     pasts: tuple[int, ...]  # per group, lanes: the last multicast of each member before this one
     payload: bytes
 
     def about(self) -> Iterator[Entry]:
-        """Messages to its own group; who is in the others it does not say."""
+        """Entries about its own group only; the message does not say who the members of other groups are."""
         return broadcasts(lanes(self.n).items(self.pasts[self.group]), self.dests)
 
     def size(self) -> tuple[int, int]:
@@ -213,13 +213,14 @@ class GroupsMessage(Application):
 class GroupVectors(HoldingProcess[GroupsMessage]):
     """Causal multicast in overlapping groups (§5): `bss-groups`.
 
-    Assumes    fixed groups that everybody is told alike; a message goes to all present members of a group of
-               the sender's, with or without the sender; reliable links, FIFO or not, that may duplicate.
+    Assumes    fixed groups, the same for all processes; a message goes to all present members of one of the
+               sender's groups, with or without the sender; reliable links, FIFO or not, that may duplicate.
     Promises   causal order across the groups: within each, and along chains that lead from one to another.
-    Leaves out multicasts to anything but a group; processes and groups that come later.
-    Invariant  per group of ours, that of its GroupVector; per other group, lane s is the clock of the last
-               multicast of s to it in our causal past. A message is delivered once, in every group of ours,
-               everything its sender knew is. A lane of its parking is a group and a sender.
+    Leaves out multicasts to sets that are no group; processes and groups that are added later.
+    Invariant  for a group of ours, the invariant of its `GroupVector`; for another group, lane s is the clock
+               of the last multicast of s to it in our causal past. A message is delivered once all earlier
+               messages to our groups that its sender knew are delivered. One lane of the delay queue is one
+               sender in one group.
     """
 
     facts = Facts(
@@ -236,7 +237,7 @@ class GroupVectors(HoldingProcess[GroupsMessage]):
     message_type = GroupsMessage
 
     _groups: tuple[int, ...] = kept(valued(()))
-    _others: list[int] = kept(NUMBERS)  # lanes per group; of our own groups, unused
+    _others: list[int] = kept(NUMBERS)  # lanes per group; unused for our own groups
 
     def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
         super().__init__(me, n)

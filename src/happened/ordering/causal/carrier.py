@@ -1,11 +1,11 @@
-"""A `ks` machine whose messages carry others that have names of their own.
+"""A `ks` machine that transports messages which have names of their own outside it.
 
-A part of a machine, not a parent of it. Whoever composes several of these (one for each zone, one for each
-label) names application messages by itself; here they are only known by the *hop* that brings them, a message
-of `ks` numbered within this one machine, and their names are kept while `ks` holds the hop back.
+A carrier is a part of a machine, not a base class. A machine composed of several carriers (one for each zone,
+or one for each label) names application messages by itself. Here a message is known only by the *hop* that
+brings it, a `ks` message numbered within this carrier; its name is kept while `ks` holds the hop back.
 
-Invariant  the hops in `_names` are those that `ks` holds; lane s of `_last` is the clock of the last hop of s
-           delivered here, and since `ks` keeps the order of each sender, all earlier ones to us were too.
+Invariant  `_names` has the hops that `ks` holds; lane s of `_last` is the clock of the last hop of s
+           delivered here. Since `ks` delivers each sender's hops in order, so were its earlier hops to us.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from .ks import KshemkalyaniSinghal, KsMessage
 
 
 class HopHeader(NamedTuple):
-    """An application message without its payload, which travels in the hop."""
+    """The header of an application message; the hop carries its payload."""
 
     sender: int
     clock: int
@@ -28,8 +28,8 @@ class HopHeader(NamedTuple):
 
 
 class InHop(Application):
-    """Messages that have the field `hop`, which carries their payload and their units. The units name
-    messages as the machine of the hop numbers them."""
+    """A message whose field `hop` carries its payload and its units. The units name messages as the carrier
+    numbers them."""
 
     @property
     def hop(self) -> KsMessage:
@@ -45,7 +45,7 @@ class InHop(Application):
 
 
 class Waiting(NamedTuple):
-    """A hop that is held back; `waits_for` and `hop` are in the numbering of this machine."""
+    """A held hop; `waits_for` and `hop` use the numbering of this carrier."""
 
     named: HopHeader
     hop: KsMessage
@@ -80,12 +80,12 @@ class Carrier(Part):
         self.ks = KshemkalyaniSinghal(me, n)
 
     def send(self, to: int, payload: bytes) -> list[Send[KsMessage]]:
-        """One hop to this set."""
+        """Send one hop to the processes in the set `to`."""
         _, effects = self.ks.multicast(unpack(to), payload)
         return [effect for effect in effects if isinstance(effect, Send)]
 
     def receive(self, hop: KsMessage, named: HopHeader, since: int) -> list[WholeMessage]:
-        """What can be delivered now, in order; a hop that is refused changes nothing."""
+        """The messages that can be delivered now, in order; a hop that is refused changes nothing."""
         effects = self.ks.receive(hop)
         key = (hop.sender, hop.clock)
         if key in self._names or hop.clock <= self._last[hop.sender]:
@@ -108,10 +108,10 @@ class Carrier(Part):
             yield Waiting(named, hop, waits_for, since)
 
     def join(self, process: int) -> None:
-        """A new process has the next number, or that of one that everybody has forgotten."""
+        """A new process has the next number, or the recycled number of a process that all have forgotten."""
         self._last[process : process + 1] = [0]
         self.ks.join(process)
 
     def close(self, process: int) -> list[WholeMessage]:
-        """What can be delivered now that nothing more comes from this process."""
+        """The messages that can be delivered now that no more messages come from this process."""
         return self._delivered(self.ks.close(process))

@@ -2,15 +2,15 @@
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   causal order for multicasts to arbitrary sets, oneself included, without ever holding a message
-           back: whatever must be delivered first comes along.
-Leaves out the paper's transfer of a crashed process's messages by those who have them.
-Invariant  `_buffer` has every message in our causal past that is not known to be delivered everywhere,
-           causes before effects; a packet carries all of it.
+           back: a packet carries every message that must be delivered first.
+Leaves out the paper's takeover of a crashed process's messages by the processes that have them.
+Invariant  `_buffer` has every message in our causal past that is not known to be delivered everywhere, causes
+           before effects; a packet carries the whole buffer.
 
-The garbage collection: each destination acknowledges a message to its sender, and a sender's oldest
-message that lacks an acknowledgement bounds its *stable* ones, all older. That one number per sender
-travels with every packet, and buffers drop what it covers. It only grows, so a dropped message that an
-uninformed process still carries is recognised, and nothing need be remembered of it.
+Garbage collection: each destination acknowledges a message to its sender. A sender's messages older than its
+oldest message without all acknowledgements are *stable*. The clock of its last stable message travels with
+every packet, and buffers drop the messages up to it. This clock only grows, so a process recognises a dropped
+message that an uninformed process still carries, without remembering the message.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class CbcastAcknowledgement(Control):
 
 
 class CarryingMulticast(Process):
-    """Nothing is ever pending here: what a message must wait for comes with it."""
+    """No message is ever pending here: a packet carries the messages that must be delivered first."""
 
     facts = Facts(
         name="cbcast",
@@ -63,9 +63,9 @@ class CarryingMulticast(Process):
 
     _buffer: dict[MessageKey, WholeMessage] = kept(by_key(WholeMessage, key_of))
     _stable: list[int] = kept(NUMBERS)
-    _unacknowledged: dict[int, int] = kept(TABLE)  # clock of each of our messages -> who is missing, bit set
+    _unacknowledged: dict[int, int] = kept(TABLE)  # clock of our message -> bit set: no acknowledgement yet
     _delivered: dict[int, int] = kept(TABLE)
-    """Per sender the clock of its last message delivered here; delivery is causal, so older ones were too."""
+    """Per sender, the clock of its last message delivered here; causal order delivered all older ones."""
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         past = tuple(self._buffer.values())
@@ -107,8 +107,8 @@ class CarryingMulticast(Process):
                 self.check_known(message, m.clock)
 
     def _take(self, carried: WholeMessage) -> Iterator[Effect]:
-        """Keep a message for those it has yet to reach, and deliver it if we are one of them. Not one that is
-        stable: we have it, or its sender was expelled and is forgotten, and messages that follow it may have
+        """Keep a message for destinations that still lack it, and deliver it if we are one. Ignore a stable
+        message: we have it, or its sender was expelled and forgotten, and messages that follow it may have
         come without it since."""
         key = (carried.sender, carried.clock)
         if carried.clock <= self._stable[carried.sender]:
@@ -134,7 +134,7 @@ class CarryingMulticast(Process):
         return []
 
     def _stabilise(self) -> None:
-        # Clocks grow, so the first key is the oldest of our messages that has not reached everybody.
+        # Clocks grow, so the first key is the oldest of our messages that some destination lacks.
         oldest = next(iter(self._unacknowledged), self.clock + 1)
         self._stable[self.me] = oldest - 1
 

@@ -1,14 +1,14 @@
 """Order over causal chains of at most two messages, after Adelstein & Singhal (ICDCS 15, 1995).
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
-Promises   a message does not overtake one that its own sender sent before it, nor one whose sender then
-           sent a message to its sender: chains of one and of two messages (Kshemkalyani & Singhal 1998,
-           Lemma 8).
+Promises   a message overtakes neither an earlier message of its own sender, nor an earlier message of a
+           process that later sent a message to its sender: the order holds along causal chains of one and of
+           two messages (Kshemkalyani & Singhal 1998, Lemma 8).
 Leaves out every longer chain: *this is not causal order*. Along three messages (x to d and a; a to b; b to
            d) the last overtakes x. It takes four processes, or three where x is sent by d itself.
 Invariant  `_last` has rows, not columns: lane d of row s is the clock of the last message of s to d that we
-           sent (s = ourselves) or that s told us of itself. Lane s of `_delivered` is the clock of the last
-           message of s delivered here, and every earlier one to us was too.
+           sent (s = ourselves) or of which s itself told us. Lane s of `_delivered` is the clock of the last
+           message of s delivered here, and every earlier one to us was delivered too.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from .lane_process import LaneProcess
 
 
 class ChainTwoMessage(Application):
-    """M(sender, clock) as one destination gets it."""
+    """M(sender, clock) as it is sent to one destination."""
 
     entry_bytes, unit_bytes = 4, 0
     receiver: int
@@ -39,7 +39,7 @@ class ChainTwoMessage(Application):
         yield from ((s, t, 1 << self.receiver) for s, t in vector.items(self.due))
 
     def size(self) -> tuple[int, int]:
-        """Two whole vectors."""
+        """The message carries two whole vectors."""
         return 2 * self.n, len(self.units())
 
     def known_to(self, n: int) -> "ChainTwoMessage":
@@ -50,7 +50,7 @@ class ChainTwoMessage(Application):
 class AdelsteinSinghal(LaneProcess[ChainTwoMessage]):
     facts = Facts(
         name="chain-two",
-        order=Order.FIFO,  # the strongest of the four that it keeps
+        order=Order.FIFO,  # the strongest value of `Order` that it keeps
         description="FIFO, and causal order over chains of two messages: violated from length three on",
         paper="Adelstein & Singhal, International Conference on Distributed Computing Systems 15, 1995",
         wire=WireFormat(17, "happened.wire.causal:CHAIN_TWO"),
@@ -70,7 +70,7 @@ class AdelsteinSinghal(LaneProcess[ChainTwoMessage]):
         return effects
 
     def _due(self, destination: int) -> int:
-        """The last message of each process to this destination that we know of."""
+        """For each process, its last message to this destination that we know of."""
         place, width, value = self._lanes.width * destination, self._lanes.width, self._lanes.value
         return sum((row >> place & value) << width * s for s, row in enumerate(self._last))
 
@@ -85,5 +85,5 @@ class AdelsteinSinghal(LaneProcess[ChainTwoMessage]):
     def learn(self, message: ChainTwoMessage) -> None:
         sender = message.sender
         self._delivered = self._lanes.put(self._delivered, sender, message.clock)
-        if sender != self.me:  # our own row is ahead of what comes back to us
+        if sender != self.me:  # our own row already includes the messages to ourselves
             self._last[sender] = self._including(message.sent, message.dests, message.clock)

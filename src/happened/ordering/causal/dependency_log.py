@@ -1,14 +1,14 @@
-"""The log of the Kshemkalyani–Singhal algorithm (1998) as a value: which destinations of which messages
-are neither known to be reached nor guaranteed to be.
+"""The log of the Kshemkalyani–Singhal algorithm (1998) as a value: which destinations of which messages are
+neither known to be reached nor guaranteed to be reached.
 
-An entry (s, t, Dests) speaks of message M(s, t). Of each sender the newest entry is kept even when its
-set is empty: it says that every older message of that sender without an entry is settled (§4.2).
+An entry (s, t, Dests) is about message M(s, t). The newest entry of each sender is kept even when its set is
+empty: it says that every older message of that sender without an entry is settled (§4.2).
 
-In practice nearly every entry is a sender's newest, so these live in two `Lanes` vectors and merge with a
-dozen operations on integers; the few older ones, never empty, live in a dict. Logs are never changed once
-made: a multicast shares one between the sender and all its messages.
+In practice nearly every entry is the newest of its sender, so the newest entries live in two `Lanes` vectors,
+which merge in a dozen operations on integers; the few older entries, never empty, live in a dict. Logs are
+immutable: a multicast shares one log between the sender and all copies of the message.
 
-Memory: n · max(64, n) bits twice, whatever is in the log, plus the older entries (fewer than n²).
+Memory: 2 · n · max(64, n) bits whatever the log contains, plus the older entries (fewer than n²).
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,11 +23,11 @@ from ..snapshots import Form
 class DependencyLog(NamedTuple):
     n: int
     clocks: int  # lanes: the clock of each sender's newest entry, 0 where there is none
-    sets: int  # lanes: the set of that entry
+    sets: int  # lanes: the destination set of each sender's newest entry
     older: dict[MessageKey, int]  # the other non-empty entries; clocks below the sender's newest
 
     def entries(self) -> Iterator[tuple[int, int, int]]:
-        """Every (sender, clock, set), ordered by sender and clock."""
+        """Every entry (sender, clock, set), ordered by sender and clock."""
         vector = lanes(self.n)
         clocks, sets = vector.unpack(self.clocks), vector.unpack(self.sets)
         newest = {(s, t): dests for s, (t, dests) in enumerate(zip(clocks, sets, strict=True)) if t}
@@ -35,7 +35,7 @@ class DependencyLog(NamedTuple):
             yield s, t, dests
 
     def size(self) -> tuple[int, int]:
-        """How many entries, and how many units (members of their sets)."""
+        """How many entries the log has, and how many units (members of their sets)."""
         vector = lanes(self.n)
         newest = vector.guards ^ vector.at_least(0, self.clocks)
         units = self.sets.bit_count()
@@ -47,7 +47,7 @@ class DependencyLog(NamedTuple):
         return lanes(self.n).get(self.clocks, sender)
 
     def grown(self, n: int) -> "DependencyLog":
-        """The same entries over more processes."""
+        """The same entries, in a log for n processes."""
         old = lanes(self.n)
         return DependencyLog(n, old.widened(self.clocks, n), old.widened(self.sets, n), self.older)
 
@@ -80,8 +80,8 @@ LOG = Form(
 
 def strip(log: DependencyLog, dests: int) -> tuple[DependencyLog, dict[int, int]]:
     """The log without the units that name a member of `dests`, and those units by member. SND(2), SND(3):
-    whoever is in `dests` gets a message now; PC2 ends the propagation of older ones to it. A member's units
-    are a vector of clocks: by Lemma 1 a log has at most one message of a sender to it."""
+    each member gets a message now, and by PC2 the units of older messages to it need no further propagation.
+    A member's units are a vector of clocks: by Lemma 1 a log has at most one message of a sender to it."""
     vector = lanes(log.n)
     ones, shift, clocks = vector.ones, vector.shift, log.clocks
     hits = log.sets & ones * dests
@@ -105,7 +105,7 @@ def strip(log: DependencyLog, dests: int) -> tuple[DependencyLog, dict[int, int]
 
 
 def insert(log: DependencyLog, sender: int, clock: int, dests: int) -> DependencyLog:
-    """The log with a sender's new newest entry; its previous one stays only if something is left of it."""
+    """The log with a new newest entry of a sender; its previous newest entry stays only if not empty."""
     vector = lanes(log.n)
     left = vector.get(log.sets, sender)
     older = log.older
@@ -143,9 +143,9 @@ def without(log: DependencyLog, dests: int, senders: int) -> DependencyLog:
 
 
 def merge(a: DependencyLog, b: DependencyLog) -> DependencyLog:
-    """What is necessary once both pasts are known: RCV(4) and RCV(5), as corrected. A unit survives iff both
-    logs have it, or one has it and the other has no entry as new: absence beside a newer entry means settled.
-    Commutative, associative, idempotent on logs of one computation."""
+    """The necessary units once both pasts are known: RCV(4) and RCV(5), as corrected. A unit survives iff
+    both logs have it, or one has it and the other has no entry as new: absence beside a newer entry means
+    settled. Commutative, associative, idempotent on logs of one computation."""
     vector = lanes(a.n)
     guards, shift = vector.guards, vector.shift
     not_behind_a = (a.clocks | guards) - b.clocks & guards
@@ -153,7 +153,7 @@ def merge(a: DependencyLog, b: DependencyLog) -> DependencyLog:
     from_a = not_behind_a - (not_behind_a >> shift)
     from_b = not_behind_b - (not_behind_b >> shift)
     clocks = b.clocks ^ (a.clocks ^ b.clocks) & from_a
-    # Where one is behind, the other's set; where both have the same newest message, what both say is left.
+    # If one newest entry is older, take the other's set; if both name the same message, intersect the sets.
     sets = a.sets & (b.sets | ~from_b) | b.sets & ~from_a
     older: dict[MessageKey, int] = {}
     if a.older:
@@ -166,7 +166,7 @@ def merge(a: DependencyLog, b: DependencyLog) -> DependencyLog:
 def _keep_older(
     kept: dict[MessageKey, int], mine: dict[MessageKey, int], other: DependencyLog, vector: Lanes
 ) -> None:
-    """Add to `kept` what survives of one side's older entries against the whole other side."""
+    """Add to `kept` those of one log's older entries that survive the merge with the whole other log."""
     clocks, theirs = vector.unpack(other.clocks), other.older
     for key, dests in mine.items():
         newest = clocks[key[0]]

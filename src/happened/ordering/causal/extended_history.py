@@ -1,15 +1,15 @@
 """An extended causal history, after Rodrigues & Veríssimo (ICDCS 1995 and its report, chapter 4).
 
-A part of a machine, not a parent of it: what it knows of messages that precede its next one (the causal
-history H), to whom each of them was reported (the carbon-copy history C), and what was delivered here (the
-delivery history D, by R5 the clock of the last message of each sender).
+This part of a machine, which is not a base class, records three things: the messages that precede its next
+one (the causal history H), to which processes each of them was reported (the carbon-copy history C), and the
+messages delivered here (the delivery history D, by R5 the clock of the last message of each sender).
 
 Invariant  r is in C(n) only if r sent n, or our causal past has a message to r (or by r) whose delivery at r
-           comes after that of n there. A message leaves H once that holds for everybody it was sent to (R8).
+           follows that of n there. A message leaves H once C has all its destinations (R8).
 
-The rules are those of the report with the corrections of docs/papers.md: *is-in* compares clocks of
-the same sender, a sender has its own messages at once, the same-sender inference of R6.3 runs over all of H,
-and R9 asks that the *other* members of a separator were told.
+The rules are those of the report with the corrections of docs/papers.md: *is-in* compares clocks of the same
+sender, a sender has its own messages at once, the same-sender inference of R6.3 runs over all of H, and R9
+requires that the *other* members of a separator were told.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -32,7 +32,7 @@ class HistoryEntry(NamedTuple):
 
     sender: int
     clock: int
-    dests: int  # bit set A
+    dests: int  # bit set A: the destinations
     copied: int = 0  # bit set C; zero where carbon copies do not travel (R6.1)
 
 
@@ -56,8 +56,8 @@ def _rows(entries: Iterable[HistoryEntry]) -> Rows:
 class ExtendedHistory(Part):
     _entries: Rows = kept(table(lambda rows: tuple(_listed(rows)), _rows))
     _delivered: dict[int, int] = kept(TABLE)
-    _gone: int = kept()  # bit set: those who have left need no report
-    _known: Set[MessageKey] = kept(SET)  # what was in H when Δ last passed
+    _gone: int = kept()  # bit set: departed processes, to which nothing need be reported
+    _known: Set[MessageKey] = kept(SET)  # the content of H at the last call of `expire`
 
     def __init__(self, me: int) -> None:
         self._me = 1 << me
@@ -71,14 +71,14 @@ class ExtendedHistory(Part):
         return self._delivered.get(sender, 0)
 
     def delivered(self) -> list[MessageKey]:
-        """The delivery history: of each sender, the last message delivered here."""
+        """The delivery history: for each sender, its last message delivered here."""
         return sorted(self._delivered.items())
 
     def stamp(
         self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
     ) -> tuple[HistoryEntry, ...]:
-        """The timestamp of a message to this set: R2, R9, with `redundancy` R7, if `extended` R6.1. Whether a
-        message is needed is asked for each recipient by itself, which merges R7 and R9."""
+        """The timestamp of a message to this set, by R2 and R9, with `redundancy` also R7, if `extended`
+        R6.1. Whether an entry is needed is decided for each recipient separately, by R7 and R9 together."""
         return tuple(
             entry if extended else entry._replace(copied=0)
             for entry in self
@@ -94,11 +94,11 @@ class ExtendedHistory(Part):
         return bool(recipients)
 
     def _filters(self, entry: HistoryEntry, separator: Separator) -> bool:
-        """Whether R9 may be applied here: all other members of the separator were told."""
+        """Whether R9 applies to this entry: all other members of the separator were told of the message."""
         return not separator.members & ~self._me & ~entry.copied
 
     def sent(self, clock: int, to: int) -> None:
-        """We sent a message to this set; its timestamp was made before (R4, R6.2)."""
+        """Record that we sent a message to this set; its timestamp was computed before (R4, R6.2)."""
         reported = to | self._me
         for row in self._entries.values():
             for key, (dests, copied) in row.items():
@@ -109,7 +109,7 @@ class ExtendedHistory(Part):
         self._sweep()
 
     def lacks(self, entries: Iterable[HistoryEntry]) -> Want | None:
-        """The first message that one with this timestamp must wait for (R3)."""
+        """The first message that a message with this timestamp must wait for (R3)."""
         return next(self.missing(entries), None)
 
     def missing(self, entries: Iterable[HistoryEntry]) -> Iterator[Want]:
@@ -121,7 +121,7 @@ class ExtendedHistory(Part):
         return self.last(sender) >= clock
 
     def deliver(self, sender: int, clock: int, to: int, entries: Iterable[HistoryEntry]) -> None:
-        """A message with this timestamp is delivered here (R4, R5, R6.3, R8)."""
+        """Record that a message with this timestamp is delivered here (R4, R5, R6.3, R8)."""
         self._delivered[sender] = clock
         reported = to | 1 << sender
         for entry in entries:
@@ -136,7 +136,7 @@ class ExtendedHistory(Part):
         row[entry.clock] = entry.dests, known | copied
 
     def _infer(self, senders: Iterable[int]) -> None:
-        """Whoever gets a later message of the same sender gets the earlier ones before it."""
+        """Record in C that who gets a later message of a sender delivers its earlier messages first."""
         for sender in senders:
             row, later = self._entries[sender], 0
             for clock in sorted(row, reverse=True):
@@ -145,7 +145,7 @@ class ExtendedHistory(Part):
                 later |= dests
 
     def _sweep(self) -> None:
-        """R8: what was reported to everybody concerned is needed no more."""
+        """R8: drop each message that was reported to all its destinations."""
         entries: Rows = {}
         for sender, row in self._entries.items():
             left = {c: (dests, copied) for c, (dests, copied) in row.items() if dests & ~copied & ~self._gone}
@@ -158,11 +158,11 @@ class ExtendedHistory(Part):
         self._sweep()
 
     def skip(self, process: int, clock: int) -> None:
-        """Take what this process has sent us up to this clock for delivered."""
+        """Treat the messages that this process sent us up to this clock as delivered."""
         self._delivered[process] = max(clock, self.last(process))
 
     def forget(self, process: int) -> None:
-        """Drop what is known of this process's messages, and of it as a destination."""
+        """Drop what is known of this process's messages, and drop it as a destination."""
         self._entries.pop(process, None)
         self._known = {key for key in self._known if key[0] != process}
         others = ~(1 << process)
@@ -171,12 +171,12 @@ class ExtendedHistory(Part):
         self._sweep()
 
     def meet(self, process: int) -> None:
-        """A new process has an index that was forgotten."""
+        """A new process has reused the index of one that was forgotten."""
         self._gone &= ~(1 << process)
         self._delivered.pop(process, None)
 
     def expire(self) -> None:
-        """§4.5: at least Δ has passed since the last call, so what was known then is delivered everywhere."""
+        """§4.5: at least Δ has passed since the last call, so what H had then is delivered everywhere."""
         for sender, clock in self._known:
             self._entries.get(sender, {}).pop(clock, None)
         self._sweep()
@@ -184,16 +184,16 @@ class ExtendedHistory(Part):
 
 
 class ObservedHistory(ExtendedHistory):
-    """One that records which of the rules R2 to R9 did what. It does what `ExtendedHistory` does, by the same
-    code, and compares the entries before and after each step."""
+    """A history that records which of the rules R2 to R9 had which effect. It runs the same code as
+    `ExtendedHistory`, and compares the entries before and after each step."""
 
     def __init__(self, me: int) -> None:
         super().__init__(me)
         self._told: list[RuleUse] = []
-        self._unswept: dict[MessageKey, HistoryEntry] = {}  # as it was just before R8 was last applied
+        self._unswept: dict[MessageKey, HistoryEntry] = {}  # the entries just before R8 was last applied
 
     def observed(self) -> list[RuleUse]:
-        """What was done since this was last asked, in order."""
+        """The rule applications since the last call, in order."""
         told, self._told = self._told, []
         return told
 
@@ -299,18 +299,18 @@ def _set(bits: int) -> str:
 
 
 def beyond(entry: HistoryEntry, separator: Separator) -> int:
-    """The processes on sides of the separator that the message was not sent to."""
+    """The processes in the components of the separator that the message was not sent to."""
     outside, sides = entry.dests & ~separator.members, 0
     for component in separator.components:
         if component & outside:
             outside &= ~component
         else:
             sides |= component
-    return 0 if outside else sides  # sent to somebody on no known side: anything may be beside it
+    return 0 if outside else sides  # a destination is in no known component: it may be in any
 
 
 class Timestamped(Application):
-    """Messages that have the field `entries`: their timestamp."""
+    """A message whose field `entries` is its timestamp."""
 
     @property
     def entries(self) -> tuple[HistoryEntry, ...]:
@@ -320,12 +320,12 @@ class Timestamped(Application):
         return ((sender, clock, dests) for sender, clock, dests, _ in self.entries)
 
     def model_bytes(self) -> int:
-        """A sender, a clock and the destinations of each; two bytes more for a carbon copy that travels."""
+        """Sender, clock and destinations of each entry; two bytes more for each carbon copy that travels."""
         return super().model_bytes() + 2 * sum(entry.copied.bit_count() for entry in self.entries)
 
 
 def without(entries: Iterable[HistoryEntry], forgotten: int) -> tuple[HistoryEntry, ...]:
-    """Entries as somebody sees them who has forgotten these processes."""
+    """The entries without anything about the forgotten processes."""
     others = ~forgotten
     return tuple(
         HistoryEntry(s, c, dests & others, copied & others)
@@ -335,7 +335,7 @@ def without(entries: Iterable[HistoryEntry], forgotten: int) -> tuple[HistoryEnt
 
 
 def check_entries(message: Any, entries: Iterable[HistoryEntry], name: MessageKey, process: Process) -> None:
-    """Refuse a timestamp that no correct peer gives the message of this name; the state is as it was."""
+    """Raise if no correct peer gives this timestamp to the message of this name; the state is unchanged."""
     sender, clock = name
     for s, c, dests, copied in entries:
         if not 0 <= s < process.n or not 0 < c < CLOCK_LIMIT or not dests or (dests | copied) >> process.n:

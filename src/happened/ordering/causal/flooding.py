@@ -1,12 +1,12 @@
 """Causal broadcast of constant size: flooding over FIFO links, after Friedman & Manor (2004) and Nédelec,
 Molli & Mostéfaoui (Middleware 2018).
 
-Assumes    FIFO links that may duplicate but not lose; a connected overlay, the same for everybody, that is
-           still connected when a process has left; broadcasts only.
-Promises   causal order with nothing carried but the message's name and who relays it.
-Leaves out overlays that grow: a link that is added can be faster than the old path, and needs the paper's
-           handshake before it may be used. Any order between concurrent messages.
-Invariant  a process puts each message on all its links when it delivers it, so every link carries
+Assumes    FIFO links that may duplicate but not lose; a connected overlay, the same for all processes, that
+           stays connected when a process has left; broadcasts only.
+Promises   causal order; a message carries nothing but its name and the process that relays it.
+Leaves out overlays that grow: a new link can be faster than the old path, and needs the paper's handshake
+           before it may be used. Any order between concurrent messages.
+Invariant  a process sends each message on all its links when it delivers the message, so every link carries
            messages in its sender's delivery order, which is causal by induction.
 """
 
@@ -23,7 +23,7 @@ from ..snapshots import TABLE, kept, valued
 
 
 class FloodingMessage(Application):
-    relay: int  # who put it on this link
+    relay: int  # the process that put this copy on the link
     payload: bytes
 
     via = field("relay")
@@ -31,7 +31,7 @@ class FloodingMessage(Application):
 
 
 class FloodingBroadcast(Process):
-    """Nothing is ever pending here: whatever arrives first over a FIFO link is deliverable."""
+    """No message is ever pending here: what arrives first over a FIFO link is deliverable."""
 
     facts = Facts(
         name="flooding",
@@ -51,7 +51,7 @@ class FloodingBroadcast(Process):
     )
 
     _neighbours: tuple[int, ...] = kept(valued(()))
-    _delivered: dict[int, int] = kept(TABLE)  # per process the clock of its last message to pass here
+    _delivered: dict[int, int] = kept(TABLE)  # per process, the clock of its last message that passed here
 
     def __init__(self, me: int, n: int, *, overlay: str | Iterable[Iterable[int]] = "complete") -> None:
         super().__init__(me, n)
@@ -74,7 +74,7 @@ class FloodingBroadcast(Process):
             raise refusal(message, f"is relayed by process {message.relay}, no neighbour of ours")
         self.arrival()
         if message.clock <= self._delivered.get(message.sender, 0):
-            return []  # came by another way, or a duplicate made by the network
+            return []  # it came by another path before, or is a duplicate made by the network
         return self._pass_on(message._replace(relay=self.me), came_from=message.relay)
 
     def _pass_on(self, message: FloodingMessage, came_from: int) -> list[Effect]:
@@ -87,7 +87,7 @@ class FloodingBroadcast(Process):
         return effects
 
     def leave(self, process: int) -> list[Effect]:
-        # Whoever is left gets every message by another way, since everybody puts it on all other links.
+        # The remaining processes get every message by other paths, since each process sends on all its links.
         _check_connected(self._overlay, self.n, self.gone | 1 << max(process, 0))
         return super().leave(process)
 
@@ -107,7 +107,7 @@ def _links(overlay: str | Iterable[Iterable[int]], n: int) -> list[tuple[int, in
 
 
 def _check_connected(links: list[tuple[int, int]], n: int, gone: int = 0) -> None:
-    """Refuse an overlay in which two of those who have not gone cannot reach each other."""
+    """Raise if two present processes cannot reach each other over the overlay."""
     neighbours: dict[int, set[int]] = {p: set() for p in range(n) if not gone >> p & 1}
     for a, b in links:
         if a in neighbours and b in neighbours:

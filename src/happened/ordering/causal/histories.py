@@ -1,17 +1,17 @@
 """Causal order with extended causal histories, after Rodrigues & Veríssimo (ICDCS 1995), R1 to R9.
 
-Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index. Everybody
-           has heard of a departure before the next message. With a `place`, only neighbours are addressed,
-           and of these, where the place has routes, those that the routes use: its cuts are cuts of these.
-Promises   causal order for multicasts to arbitrary sets; what one sends to oneself is delivered at once.
-Leaves out routes: to reach others than neighbours, use `topological`.
+Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index. Every
+           process hears of a departure before the next message. With a `place`, only neighbours are
+           addressed, and with routes only those neighbours on routes: separators are cuts of the routes.
+Promises   causal order for multicasts to arbitrary sets; a message to oneself is delivered at once.
+Leaves out routing: to reach processes that are no neighbours, use `topological`.
 Invariant  that of `extended_history`.
 
-Identifiers are dropped from a timestamp if its recipients were told of them (R7, `timestamp_redundancy`), or
-if the message leaves for a side of a separator that they do not concern (R9, if the place has separators).
-`extended` sends the carbon copies along (R6.1), which empties histories sooner and makes messages longer. A
-message whose identifier came in from all its recipients, the first of §4.5's two further tests, has left the
-history by R8 already; `expire` is the second.
+A timestamp leaves out an identifier if its recipients were told of it (R7, `timestamp_redundancy`), or if the
+message crosses to a side of a separator that the identifier does not concern (R9, if the place has
+separators). `extended` sends the carbon copies along (R6.1), which empties histories sooner and makes
+messages longer. Of the two further tests of §4.5, the first finds nothing, since R8 has already removed a
+message whose identifier came in from all its recipients; `expire` is the second.
 """
 
 from abc import abstractmethod
@@ -44,8 +44,8 @@ OPTIONS = (
 
 
 class HistoryProcess(PlacedProcess, HoldingProcess[M]):
-    """A process that keeps an extended causal history and stands at a place of a communication graph. The
-    messages that it holds have `entries`: their timestamp."""
+    """A process that keeps an extended causal history and has a place in a communication graph. The messages
+    that it holds have a field `entries`: their timestamp."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         self._extended = extended
 
     def timestamp(self, to: int) -> tuple[HistoryEntry, ...]:
-        """What a message from here to this set of neighbours says of those before it."""
+        """The timestamp of a message from here to this set of neighbours."""
         separators = self.place.separators if self._has_topology else ()
         return self._history.stamp(
             to, separators, redundancy=self._timestamp_redundancy, extended=self._extended
@@ -89,7 +89,7 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         return len(history), sum(entry.dests.bit_count() for entry in history)
 
     def expire(self) -> None:
-        """To be called when a time Δ in which every message is delivered has passed since the last call."""
+        """The caller promises: a time Δ in which every message is delivered has passed since the last."""
         self._history.expire()
 
     def skip(self, process: int, clock: int) -> Iterable[int]:
@@ -118,7 +118,7 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
 
     @abstractmethod
     def cleared(self, message: M) -> M:
-        """A message without what is said in it about those whom we have forgotten."""
+        """A message without the entries about processes that we have forgotten."""
 
     def forget(self, process: int) -> None:
         super().forget(process)

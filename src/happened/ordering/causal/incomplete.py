@@ -1,12 +1,12 @@
-"""Incomplete orders: only some of what is causally related is ordered (Rodrigues & Veríssimo, ICDCS 1995, and
-its report, chapter 6).
+"""Incomplete orders, in which only some causally related messages are ordered (Rodrigues & Veríssimo, ICDCS
+1995, and its report, chapter 6).
 
 labelled     messages of one label are in causal order, messages of different labels in none
-priorities   a message waits for earlier ones of its own or a higher priority, and for no other
-managed      the application says what a message comes after: it keeps histories as values and merges them
+priorities   a message waits for earlier ones of its own or a higher priority, and for no others
+managed      the application says which messages precede a message: it keeps and merges histories as values
 
-They take a label, a priority or a history beside destinations and a payload. Nodes give them those; drivers
-that compare complete orders have none to give, so `protocols` does not list them, and `incomplete` does.
+Their `multicast` takes a label, a priority or a history beside destinations and payload. Nodes supply these;
+drivers that compare complete orders cannot, so `protocols` does not list them, and `incomplete` does.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,11 +31,11 @@ NO_EXPULSION = MembershipChanges(
 
 MOST_LABELS = 1024
 LABEL_BYTES = 255
-"""The length of a label in UTF-8, at most."""
+"""The maximal length of a label in UTF-8."""
 
 
 class LabelledMessage(InHop):
-    """M(sender, clock) of a label; `hop` is what it is to the machine of that label."""
+    """M(sender, clock) of a label; `hop` is the same message as the machine of that label numbers it."""
 
     label: str
     hop: KsMessage
@@ -45,10 +45,10 @@ class Labelled(Process):
     """Labels that are ordered independently of each other (Rodrigues & Veríssimo, chapter 6).
 
     Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
-    Promises   messages of one label are delivered in the causal order that the messages of this label make,
-               and carry exactly what is necessary for it; one of another label never holds them back.
-    Leaves out any order between labels, and within a label what only messages of other labels connect.
-    Cost       a `ks` machine for each label a process has sent or got; `most` bounds how many.
+    Promises   messages of one label are delivered in the causal order that the messages of this label alone
+               define, and carry exactly what is necessary for it; messages of other labels never delay them.
+    Leaves out any order between labels; within a label, order that only messages of other labels establish.
+    Cost       a `ks` machine for each label that a process has sent or received; `most` limits their number.
 
     `pending` names messages by their clocks within the label.
     """
@@ -66,7 +66,7 @@ class Labelled(Process):
             promise="causal among the messages of each label, by chains of that label",
         ),
         membership=NO_EXPULSION,
-        waits=Waits(names_missing=False),  # but what they are within their label
+        waits=Waits(names_missing=False),  # `pending` uses the numbering within the label
     )
 
     _labels: dict[str, Carrier] = kept(CARRIERS)
@@ -127,7 +127,7 @@ def _is_short(label: str) -> bool:
 
 
 PRIORITIES = 1 << 32
-"""How many there are, half of them below zero."""
+"""The number of priorities, half of them negative."""
 
 
 class Preceding(NamedTuple):
@@ -136,7 +136,7 @@ class Preceding(NamedTuple):
     sender: int
     clock: int
     dests: int  # bit set
-    told: int  # bit set: those at whom whoever follows this history follows the message anyway
+    told: int  # bit set: a message that follows this history follows the cause there in any case
     priority: int
 
     @property
@@ -145,7 +145,7 @@ class Preceding(NamedTuple):
 
 
 class CausalHistory:
-    """A value. What it is made of concerns the machine; the application merges."""
+    """A causal history as a value. Its content is the machine's concern; the application only merges."""
 
     __slots__ = ("_causes",)
 
@@ -156,7 +156,7 @@ class CausalHistory:
             self._causes[cause[:2]] = cause if known is None else cause._replace(told=cause.told | known.told)
 
     def merge(self, *others: "CausalHistory") -> "CausalHistory":
-        """What comes after this history and the others."""
+        """The union of this history and the others, for a message that is to follow all of them."""
         return CausalHistory(cause for history in (self, *others) for cause in history)
 
     def __iter__(self) -> Iterator[Preceding]:
@@ -180,10 +180,10 @@ NOTHING = CausalHistory()
 
 
 class ManagedMessage(Timestamped):
-    """M(sender, clock) as one destination gets it."""
+    """M(sender, clock) as it is sent to one destination."""
 
     priority: int
-    previous: int  # the clock of its sender's message to the same destination before this one; 0: none
+    previous: int  # the clock of its sender's previous message to this destination; 0: none
     causes: tuple[Preceding, ...]  # sorted
     payload: bytes
 
@@ -193,7 +193,7 @@ class ManagedMessage(Timestamped):
 
 
 class OrderedDelivery(NamedTuple):
-    """What the application gets: a message, and the history of whatever is to come after it."""
+    """What the application gets: a message, and the history that a message which follows it must have."""
 
     sender: int
     clock: int
@@ -202,11 +202,11 @@ class OrderedDelivery(NamedTuple):
 
 
 class _Deliveries(Part):
-    """Exactly which messages of one sender were delivered here. Each tells its predecessor, so those without
-    a gap are one clock; only what overtook is kept one by one."""
+    """Exactly which messages of one sender were delivered here. Each message names its predecessor, so one
+    clock covers those without a gap; only messages that overtook others are kept one by one."""
 
     _upto: int = kept()
-    _early: dict[int, int] = kept(TABLE)  # the clock of each delivered message, by that of its predecessor
+    _early: dict[int, int] = kept(TABLE)  # clock of a delivered message, by its predecessor's
 
     def __init__(self) -> None:
         self._begin(0)
@@ -221,37 +221,37 @@ class _Deliveries(Part):
 
 
 def _lane(sender: int, clock: int) -> Want:
-    """The messages of a sender come in any order, so each of them is a lane of its own."""
+    """Messages of a sender arrive in any order, so each message has a lane of its own."""
     return clock << 32 | sender, 1
 
 
 class ManagedProcess(Process):
     """Causal histories managed by the application, as an abstract data type with one operation, `merge`.
 
-    Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
-               Everybody has heard of a departure before the next message.
-    Promises   a message is delivered to d after every message to d in the history it was sent with that has
-               its priority or a higher one; nothing else holds it back.
-    Leaves out any other order, that of one sender included: two messages that share no history may overtake.
-    Invariant  for a message n in the past of a history h and a process r it was sent to, one of three holds:
-               h names n, and r is not among those told of it; or n was delivered to r before h was made; or a
-               later message to r of the same priority, with n in its own past, is in the past of h as well.
-               Whoever follows h then follows n at r: by name, for certain, or through that later message.
+    Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index. Every
+               process hears of a departure before the next message.
+    Promises   a message to d is delivered there after every message to d of the same or a higher priority in
+               the history it was sent with; nothing else holds it back.
+    Leaves out any other order, even that of one sender: two messages that share no history may overtake each
+               other.
+    Invariant  for a message n in the past of a history h and a destination r of n, one of three holds: h
+               names n, and r is not in the set `told` of n; or n was delivered to r before h was made; or a
+               later message to r of the same priority, with n in its own past, is in the past of h as well. A
+               message that follows h then follows n at r: by name, for certain, or through the later one.
 
-    A history stands for a set of messages and all that is in their own histories. Sending gives one that
-    holds the new message too; each delivery comes with that of its message. The application keeps those it
-    wants, merges them, sends with the result, may keep several apart, and may even pass them on by other
-    means.
+    A history stands for a set of messages and all messages in their own histories. A send returns a history
+    that holds the new message too; each delivery comes with its message's history. The application keeps the
+    histories it wants, merges them, sends with the result, and may hand histories on by other means.
 
-    Of the rules of extended causal histories few survive. A message may not leave out what its recipient was
-    told before (R7): the application may have dropped that, and the history it is given must be whole by
-    itself. That a later message of a sender was delivered tells nothing of an earlier one, so deliveries are
-    kept exactly, not as one clock (R5), and nothing is inferred from the order of a sender (R6.3). What is
-    left is R8: n goes once all it was sent to are told. Who was told is part of the value, for another
-    history knows of others.
+    Few rules of extended causal histories apply. A message may not leave out what its recipient was told
+    before (R7): the application may have dropped that, and each history it gets must be complete by itself.
+    The delivery of a later message tells nothing of an earlier one of the same sender, so deliveries are
+    recorded exactly, not as one clock (R5), and nothing is inferred from the order of a sender (R6.3). R8
+    remains: n is dropped once all its destinations were told. Which were told is part of the value, since
+    another history knows of others.
     """
 
-    _sent: dict[int, int] = kept(TABLE)  # to each process: the clock of the last message to it
+    _sent: dict[int, int] = kept(TABLE)  # per destination, the clock of the last message to it
     _delivered: dict[int, _Deliveries] = kept(
         table(
             lambda by_sender: tuple((s, *each.state()) for s, each in sorted(by_sender.items())),
@@ -266,7 +266,7 @@ class ManagedProcess(Process):
     def send(
         self, to: Iterable[int], payload: bytes, history: CausalHistory = NOTHING, *, priority: int = 0
     ) -> tuple[list[Send[ManagedMessage]], CausalHistory]:
-        """Send after this history; what to do, and the history that holds the new message too."""
+        """Send after this history; returns the sends, and the history that holds the new message too."""
         dests = self.destinations(to, payload)
         if not isinstance(priority, int) or not -PRIORITIES // 2 <= priority < PRIORITIES // 2:
             raise LocalProtocolError(f"a priority is a whole number of 32 bits, not {priority!r:.50}")
@@ -289,7 +289,7 @@ class ManagedProcess(Process):
         return tuple(history)
 
     def admit(self, message: ManagedMessage) -> list[OrderedDelivery]:
-        """What can be delivered now that this message is here, in order."""
+        """Take in a message; returns the messages that can be delivered now, in order."""
         self._check(message)
         since = self.arrival()
         if self._is_delivered(message.sender, message.clock) or message in self._parking:
@@ -336,7 +336,7 @@ class ManagedProcess(Process):
         return sender in self._delivered and clock in self._delivered[sender]
 
     def _after(self, history: CausalHistory, last: Preceding) -> CausalHistory:
-        """A history and a message sent with it, as we see them now, without what all were told of (R8)."""
+        """The history plus the message sent with it, updated, without messages of which all are told (R8)."""
         itself, gone, left = 1 << self.me, self.gone, []
         for cause in (*history, last):
             told = cause.told
@@ -361,8 +361,8 @@ class ManagedProcess(Process):
 
 
 class ManagedMulticast(ManagedProcess):
-    """A machine that drivers know: `after` is a keyword, and the history that comes with a message is asked
-    for right after it was sent or delivered."""
+    """The protocol as a machine for drivers: `after` is a keyword of `multicast`, and `history_of` gives the
+    history of a message right after it was sent or delivered."""
 
     facts = Facts(
         name="managed-histories",
@@ -379,7 +379,7 @@ class ManagedMulticast(ManagedProcess):
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._histories: dict[MessageKey, CausalHistory] = {}  # of the last input alone: no part of the state
+        self._histories: dict[MessageKey, CausalHistory] = {}  # of the last input only; not saved
 
     def multicast(self, to: Iterable[int], payload: bytes, *, after: CausalHistory = NOTHING) -> Multicast:
         sends, history = self.send(to, payload, after)
@@ -392,12 +392,12 @@ class ManagedMulticast(ManagedProcess):
         return [Deliver(*each[:3]) for each in delivered]
 
     def history_of(self, sender: int, clock: int) -> CausalHistory:
-        """That of a message which the last input sent or delivered."""
+        """The history that comes with a message which the last input sent or delivered."""
         return self._histories[sender, clock]
 
 
 class ManagedHistories(ManagedProcess):
-    """A machine for applications that drive it by themselves: histories come and go with the messages."""
+    """The protocol for applications that drive it directly: histories are arguments and results."""
 
     facts = ManagedMulticast.facts
     receive = ManagedProcess.admit
@@ -406,14 +406,14 @@ class ManagedHistories(ManagedProcess):
 class Priorities(ManagedProcess):
     """Priorities are whole numbers, the larger the more urgent: urgent messages do not wait for others.
 
-    Promises   a message is delivered to d after every causally earlier message to d of the same or a higher
-               priority, whatever messages the chain between them is made of; and waits for no other. The
-               report asks for order within a priority and that no high one waits for a low one; that a low
-               one waits for high ones costs nothing more.
-    Leaves out urgency in the network: which packet travels first is the driver's to say.
+    Promises   a message to d is delivered after every causally earlier message to d of the same or a higher
+               priority, whatever messages form the chain between them, and waits for no other. The report
+               asks only for order within a priority and that no high priority waits for a low one; that low
+               priorities wait for high ones costs nothing more.
+    Leaves out urgency in the network: the driver decides which packet travels first.
 
-    One history that everything sent or delivered here is merged into. With a single priority this is complete
-    causal order.
+    Each process has one history, into which all its sends and deliveries are merged. With a single priority
+    this is complete causal order.
     """
 
     facts = Facts(

@@ -1,16 +1,16 @@
 """Causal broadcast with direct predecessors only, after Kim & Kim (ICOIN 10, 1996).
 
-Assumes    everybody present is addressed, with or without the sender; reliable links, FIFO or not, that
+Assumes    every present process is addressed, with or without the sender; reliable links, FIFO or not, that
            may duplicate. The group is fixed: processes may leave, none can join.
 Promises   causal order; a message names its direct predecessors among the broadcasts and no other.
-Leaves out any order between concurrent messages; multicasts to some.
-Invariant  `_direct` names the broadcasts in our causal past that no other broadcast in it follows, at most
-           one of each sender. What they follow is delivered before them, everywhere, so waiting for them
-           is waiting for everything.
+Leaves out any order between concurrent messages; multicasts to subsets.
+Invariant  `_direct` names the broadcasts in our causal past that no other broadcast there follows, at most
+           one per sender. Every process delivers their predecessors before them, so a message that waits for
+           them waits for its whole past.
 
-The paper is known to us by description only (Kshemkalyani & Singhal 1998, §1, "Previous work"), which says
-that it tracks some indirect predecessors too. When all messages go to all, a delivered message comes after
-all it follows, so taking its predecessors out of the set leaves no indirect one: this is the tighter form.
+We know the paper only from a description (Kshemkalyani & Singhal 1998, §1, "Previous work"), which says that
+it tracks some indirect predecessors too. When all messages go to all, a delivered message comes after all its
+predecessors, so removing its predecessors from the set leaves no indirect one: this form is tighter.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ class KimKim(GroupProcess[KimMessage]):
 
     def learn(self, message: KimMessage) -> None:
         super().learn(message)
-        if message.sender != self.me:  # our own was known when we sent it
+        if message.sender != self.me:  # our own was added when we sent it
             vector = lanes(self.n)
             left = vector.newer(self._direct, message.direct)
             self._direct = vector.put(left, message.sender, message.clock)

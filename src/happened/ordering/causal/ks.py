@@ -4,14 +4,14 @@ Assumes    reliable links, FIFO or not, that may duplicate; processes that join 
 Promises   causal order for multicasts to arbitrary sets (oneself included), and optimality: the units
            (source, clock, destination) in every log and on every message are exactly those that the
            propagation constraints PC1 and PC2 of the paper require.
-Leaves out any order between concurrent messages; agreement on who is a member.
-Invariant  the log says of each message in the causal past to whom it is neither known to be delivered
-           nor guaranteed to be by a later message; and that of `lane_process`.
+Leaves out any order between concurrent messages; agreement on the membership.
+Invariant  the log has, for each message in the causal past, the destinations to which its delivery is neither
+           known nor guaranteed by a later message; and that of `lane_process`.
 
-Two liberties with the text, neither visible outside. A message carries its sender's log with its own
-entry already inserted, which saves the empty previous one. And logs are merged when they are next looked
-at, not at delivery: the log of a message in another's past adds nothing to that other's (its past is
-contained, and neither log names a destination both are addressed to), so it is skipped.
+The implementation differs from the text in two ways, neither visible outside. A message carries its sender's
+log with its own entry already inserted, which saves the empty previous entry. And a log is merged when the
+machine next reads its log, not at delivery: the log of a message in another's past adds nothing to that
+other's (its past is contained, and neither log names a destination both are addressed to), so it is skipped.
 
 The misprint in RCV(4) and the unsafe lookahead of §4.5 are corrected here; the tests show both.
 """
@@ -38,10 +38,10 @@ from .lane_process import LaneProcess
 class KsMessage(BareApplication):
     """M(sender, clock) as one destination gets it.
 
-    `log` is what every destination is told: the sender's log after the send, own entry included.
-    `wait_for` is what `receiver` alone is told (the units of O_M that name it): what to deliver first.
-    In the hardware-multicast form (§4.5) the bytes are the same for all, so `receiver` is None and `log`
-    is the sender's log before the send: each destination works out its part for itself.
+    `log` is the same for all destinations: the sender's log after the send, own entry included. `wait_for` is
+    for `receiver` alone (the units of O_M that name it): what it must deliver first. In the
+    hardware-multicast form (§4.5) all copies have the same bytes, so `receiver` is None and `log` is the
+    sender's log before the send: each destination computes its own part.
     """
 
     sender: int
@@ -57,7 +57,7 @@ class KsMessage(BareApplication):
         return self.log.n
 
     def about_others(self) -> list[Entry]:
-        """The entries of the common part that do not speak of this message."""
+        """The entries of `log` about messages other than this one."""
         own = (self.sender, self.clock)
         return [entry for entry in self.log.entries() if entry[:2] != own]
 
@@ -89,7 +89,7 @@ class KsMessage(BareApplication):
         return self._replace(log=self.log.grown(n), wait_for=wait_for)
 
     def localised(self, me: int) -> "KsMessage":
-        """The copy `me` would have got without hardware multicast: SND(2), done by the receiver."""
+        """The copy that `me` would have got without hardware multicast: SND(2), done by the receiver."""
         log, waits = dependency_log.strip(self.log, self.dests)
         log = dependency_log.insert(log, self.sender, self.clock, self.dests)
         return self._replace(log=log, receiver=me, wait_for=waits.get(me, 0))
@@ -122,7 +122,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         super().__init__(me, n)
         self._hardware_multicast = hardware_multicast
         self._lookahead = lookahead
-        # The last delivered message of each sender whose log is not merged yet, oldest delivery first.
+        # Per sender, its last delivered message whose log is not merged yet; oldest delivery first.
         self._unmerged: dict[int, KsMessage] = {}
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
@@ -137,7 +137,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         return [new(Send, (message.receiver, message)) for message in made]
 
     def checked(self, message: KsMessage) -> KsMessage:
-        # An arrival costs little more than its checks: a usual one passes them all at once.
+        # An arrival costs little more than its checks, so one combined test lets the usual message pass.
         me, n, clock = self.me, self.n, self.clock
         if (
             type(message) is KsMessage
@@ -157,7 +157,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         return self._cleared(message) if self.gone else message
 
     def _cleared(self, message: KsMessage) -> KsMessage:
-        """A message as somebody sees it who knows who has left."""
+        """The message without the units that name departed processes."""
         wait_for = message.wait_for
         for process in unpack(self.forgotten):
             wait_for = self._lanes.put(wait_for, process, 0)
@@ -174,7 +174,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._clear()
 
     def _clear(self) -> None:
-        """Drop what nobody needs of those who have left: units to them, and their entries once forgotten."""
+        """Drop the units that name departed processes, and the entries of forgotten senders."""
         self._merge_delivered()
         self._log = dependency_log.without(self._log, self.gone, self.forgotten)
         self._parking.replace(self._cleared)
@@ -198,7 +198,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         sender, clock = message.sender, message.clock
         self._delivered += clock - self._lanes.get(self._delivered, sender) << self._lanes.width * sender
         if sender == self.me or (self._lookahead and self._log.newest(sender) >= clock):
-            # Its past is in our log already; all that is new is that it is delivered.
+            # Our log already contains its past; the only news is its delivery.
             self._log = dependency_log.discard(self._log, sender, clock, self.me)
         else:
             self._unmerged.pop(sender, None)
@@ -210,16 +210,16 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         log, vector = self._log, self._lanes
         for sender, message in reversed(self._unmerged.items()):
             if vector.get(log.clocks, sender) >= message.clock:
-                continue  # in the past of a message already merged
+                continue  # it is in the past of a message already merged
             theirs = message.log if message.log.n == self.n else message.log.grown(self.n)
-            # RCV(3): we are no longer among those M(sender, clock) has yet to reach.
+            # RCV(3): M(sender, clock) has been delivered here, so remove us from its destinations.
             sets = theirs.sets & ~(1 << vector.width * sender + self.me)
             log = dependency_log.merge(log, DependencyLog(theirs.n, theirs.clocks, sets, theirs.older))
         self._log = log
         self._unmerged = {}
 
     def log_units(self) -> frozenset[Unit]:
-        """What PC1 and PC2 require after the last local event."""
+        """The units that PC1 and PC2 require after the last local event."""
         return frozenset((s, t, d) for s, t, dests in self.log_entries() for d in dests)
 
     def log_size(self) -> tuple[int, int]:

@@ -1,12 +1,11 @@
-"""A process that waits for clocks: a message names, for each sender, the last one to be delivered before it.
+"""A process whose messages name, for each sender, the last message to be delivered before them.
 
-Invariant  lane s of `_delivered` is the clock of the last message of s delivered here, and since delivery is
-           in causal order, every earlier one to us was too.
+Invariant  lane s of `_delivered` is the clock of the last message of s delivered here. Since delivery is in
+           causal order, every earlier message of s to us was delivered too.
 
-Some of these protocols keep *columns*: for each process a vector of clocks over senders. Lane s of column d
-names M(s, clock), sent to d; zero where there is none. By causal order the newest of a sender stands for all
-its earlier ones, so a column never needs two lanes of one sender.
-"""
+Some of these protocols keep *columns*: for each process d, a vector of clocks over senders. Lane s of column
+d names M(s, clock), sent to d; zero means none. By causal order the newest message of a sender stands for all
+its earlier ones, so a column never needs two messages of one sender."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -24,7 +23,7 @@ Columns = tuple[int, ...]
 
 
 def named(columns: Columns) -> Iterator[Entry]:
-    """The messages that they name, once per destination."""
+    """The messages that the columns name, one entry per destination."""
     vector = lanes(len(columns))
     return ((s, t, 1 << d) for d, column in enumerate(columns) for s, t in vector.items(column))
 
@@ -38,11 +37,11 @@ class LaneProcess(ListeningProcess[M]):
 
     @abstractmethod
     def wanted(self, message: M) -> int:
-        """Lanes: per sender the clock of its message that we must deliver first, 0 for none."""
+        """Lanes: per sender, the clock of the message that we must deliver first; 0 for none."""
 
     def receive(self, message: M) -> list[Effect]:
-        # What HoldingProcess does, without a call for each step: a fifth less for `ks` (bench/ordering.py).
-        # So no protocol on lanes may override `is_duplicate`, `lacks` or `take`: no arrival asks them.
+        # The same as in HoldingProcess without a call per step, which saves `ks` a fifth (bench/ordering.py).
+        # No protocol on lanes may override `is_duplicate`, `lacks` or `take`: arrivals do not call them.
         if self._closing:
             return super().receive(message)
         message = self.checked(message)
@@ -84,7 +83,7 @@ class LaneProcess(ListeningProcess[M]):
 
     def join(self, process: int) -> list[Effect]:
         effects = super().join(process)
-        if self._lanes.n == self.n:  # everybody had forgotten this index
+        if self._lanes.n == self.n:  # this index was recycled
             self._delivered = self._lanes.put(self._delivered, process, 0)
             return effects
         self._lanes = lanes(self.n)

@@ -1,22 +1,22 @@
 """Causal multicast in overlapping groups with one scalar per group, after Mostéfaoui & Raynal (IEEE FTDCS
 1993).
 
-Assumes    fixed groups, known to everybody, whose members alone send to them; links that may reorder or
+Assumes    fixed groups, known to all processes; only members send to a group; links that may reorder or
            duplicate but not lose.
 Promises   causal order, within a group and across groups; a message carries one number per group.
-Leaves out groups that grow; whoever has left is a member no more. A message waits until everybody in the
-           group has passed the phase before its own, which may take a resynchronisation message from each:
-           slower than causal order need be.
-           Groups that share three members, which are refused: messages of both that are concurrent can wait
-           for each other (tests/ordering/test_phased_groups.py). So the facts promise broadcasts only.
+Leaves out groups that grow; a departed process is no longer a member. A message waits until all members of
+           the group have passed the phase before its own, which may take a resynchronisation message from
+           each: causal order alone could be faster.
+           Groups that share three members, which are refused: concurrent messages of both can wait for each
+           other (tests/ordering/test_phased_groups.py). So the facts promise broadcasts only.
 Invariant  entry g of `_phases` is the last phase of group g in our causal past; the messages of one process
-           in one group have growing phases. So once every member has passed phase k, all the messages of
-           g up to phase k are here, whatever their number.
+           in one group have growing phases. So once every member has passed phase k, all the messages of g up
+           to phase k are here, however many there are.
 
-Resynchronisation. Whoever receives phase k of a group has passed phase k - 1 itself or does so now, by a
-message without content. That serves those who hold a message of phase k. A message of another group that
-cites phase k of g may be held by a member of g whose fellow members know of nobody waiting: that member
-goes to phase k + 1 itself, and so asks them all.
+Resynchronisation. A process that receives phase k of a group has passed phase k - 1 or passes it now, by a
+message without content. This releases messages of phase k that others hold. A message of another group that
+cites phase k of g may be held by a member of g of which its fellow members do not know that it waits: that
+member passes phase k + 1 itself, and thereby makes all the others pass phase k.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,15 +34,15 @@ from ..process import refusal
 from ..snapshots import NUMBERS, PAIRS, kept
 
 MOST_SHARED = 2
-"""Members that two groups may have in common."""
+"""The maximal number of members that two groups may have in common."""
 
 
 class PhasedMessage(Application):
-    """It has no units: a phase names no message."""
+    """An application message; it has no units, since a phase names no message."""
 
-    group: int  # its place among the groups
+    group: int  # the index of its group
     previous: int  # the phase of its sender's previous message in this group, 0 if none
-    phases: tuple[int, ...]  # per group its last phase in the causal past; for its own group its own phase
+    phases: tuple[int, ...]  # per group, its last phase in the causal past; in its own group, its own phase
     payload: bytes
 
     @property
@@ -57,7 +57,7 @@ class PhasedMessage(Application):
 
 
 class Resynchronisation(Control):
-    """Process `sender` will send nothing in this group with a phase up to this one."""
+    """Process `sender` will send nothing more in this group with a phase up to `phase`."""
 
     group: int
     previous: int
@@ -71,18 +71,18 @@ Content = PhasedMessage | Resynchronisation
 
 
 class _Arrival(NamedTuple):
-    """A message that waits, named by its place in its sender's sequence."""
+    """A held message, named by its group and phase in its sender's sequence."""
 
     sender: int
     clock: int  # group and phase in one number: phase * groups + group
-    previous: int  # the phase it comes after
+    previous: int  # its sender's previous phase
     content: Content
 
 
 class PhasedMulticast(HoldingProcess[Any]):
-    """A multicast goes to all the other members of a group we are in, and to ourselves if we are named. What
-    is held is an `_Arrival`. `pending` says which process must pass a phase, by a message of whatever name:
-    its clock is 0."""
+    """A multicast goes to all other members of one of our groups, and to ourselves if the application names
+    us. The delay queue holds `_Arrival`s. `pending` names a process that must pass a phase, with clock 0,
+    since a message of any name may do so."""
 
     facts = Facts(
         name="phased",
@@ -105,7 +105,7 @@ class PhasedMulticast(HoldingProcess[Any]):
     _groups: list[int] = kept(NUMBERS)
     _phases: list[int] = kept(NUMBERS)
     _sent: list[int] = kept(NUMBERS)  # the phase of our last message in each group, of any kind
-    _passed: dict[tuple[int, int], int] = kept(PAIRS)  # (group, member): the last phase taken from it
+    _passed: dict[tuple[int, int], int] = kept(PAIRS)  # (group, member): the last phase that it passed here
 
     def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
         super().__init__(me, n)
@@ -119,7 +119,7 @@ class PhasedMulticast(HoldingProcess[Any]):
         return dests
 
     def _group_of(self, dests: int) -> int:
-        """The group of which these are all the present members, with or without ourselves."""
+        """The group whose present members are exactly this set, with or without ourselves."""
         itself = 1 << self.me
         for group, members in enumerate(self._groups):
             if members & itself and members & ~self.gone | itself == dests | itself:
@@ -155,8 +155,8 @@ class PhasedMulticast(HoldingProcess[Any]):
         return effects
 
     def _arrivals(self, message: Content) -> list[_Arrival]:
-        """A message, and before it what it says besides: that its sender has passed the phase before. Two
-        messages of one phase would otherwise wait for each other to be delivered."""
+        """A message, preceded by what it implies: its sender has passed the phase before. Without that, two
+        messages of one phase would wait for each other's delivery."""
         sender, group, previous, phase = message.sender, message.group, message.previous, message.phase
         told: list[tuple[int, Content]] = [(previous, message)]
         if isinstance(message, PhasedMessage) and previous < phase - 1:
@@ -178,7 +178,7 @@ class PhasedMulticast(HoldingProcess[Any]):
             raise refusal(message, "does not come from another member of a group of ours")
 
     def _resynchronise(self, group: int, phase: int) -> Iterator[Effect]:
-        """Pass this phase of a group, if we have not."""
+        """Tell the group that we pass this phase, if we have not passed it."""
         previous = self._sent[group]
         if previous < phase and self._groups[group] >> self.me & 1:
             self._sent[group] = phase
@@ -201,7 +201,7 @@ class PhasedMulticast(HoldingProcess[Any]):
         effects = super().close(process)
         for arrival, _ in self._parking:
             if arrival.sender == process:
-                # Others may not have had it. They pass the phase before it when we pass its own.
+                # Other members may lack this message. They pass the phase before it when we pass its phase.
                 effects += self._resynchronise(arrival.content.group, arrival.content.phase)
         return effects
 
@@ -239,8 +239,8 @@ class PhasedMulticast(HoldingProcess[Any]):
                     yield self._lane(group, lagging), phase
 
     def _lags(self, group: int, phase: int) -> int | None:
-        """A member of a group of ours that has not passed this phase. Not ourselves: what we sent to
-        ourselves was delivered at once."""
+        """Another member of a group of ours that has not passed this phase; None if there is none. We need
+        not look at ourselves: messages to ourselves are delivered at once."""
         if not self._groups[group] >> self.me & 1:
             return None
         others = unpack(self._groups[group] & ~(1 << self.me))
@@ -260,7 +260,7 @@ class PhasedMulticast(HoldingProcess[Any]):
 
 
 def _checked(groups: Iterable[Iterable[int]], n: int) -> list[int]:
-    """The groups as bit sets, in an order that everybody arrives at."""
+    """The groups as bit sets, in an order that is the same at all processes."""
     members = [tuple(group) for group in groups]
     strangers = [p for p in chain.from_iterable(members) if not 0 <= p < n]
     if strangers or not all(members):

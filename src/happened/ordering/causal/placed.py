@@ -1,6 +1,6 @@
-"""A process that stands at a place of a communication graph (see core/places), which it can change.
+"""A process at a place in a communication graph (see core/places); the place can change.
 
-Without a topology everybody is a neighbour of everybody, and so is whoever joins.
+Without a topology, all processes are neighbours of each other, including those that join later.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ PLACE = Option("place", "where the process stands in the communication graph; ne
 
 
 class PlacedProcess(Process):
-    _place: Place | None  # None: next to everybody, and nobody has asked for that place yet
+    _place: Place | None  # None: all are neighbours, and nothing has read the place yet
 
     def __init__(self, me: int, n: int, *, place: Place | None = None) -> None:
         super().__init__(me, n)
@@ -27,30 +27,30 @@ class PlacedProcess(Process):
     @property
     def place(self) -> Place:
         if self._place is None:
-            self._place = alone(self.me, self.n)  # made when it is needed: it grows with n
+            self._place = alone(self.me, self.n)  # built on first use, since its size grows with n
         return self._place
 
     def move(self, place: Place) -> None:
-        """Stand at this place of the communication graph from now on."""
+        """Take this place of the communication graph from now on."""
         check(place, self.me, self.n)
         self.stand(place)
 
     def resume_at(self, place: Place) -> None:
-        """Stand at a place of any other graph. Everything that anybody sent must have been delivered
-        everywhere, so that nothing depends on the way it took."""
+        """Take a place of any other graph. Every message must have been delivered at all its destinations, so
+        that nothing depends on the route it took."""
         self.move(place)
 
     def do_without(self, process: int) -> list[Effect]:
         return [*self.leave(process), *self.close(process)]
 
     def stand(self, place: Place | None) -> None:
-        """Take a place that has been checked, or None: next to everybody. A refusal changes nothing."""
+        """Take a checked place, or None if all are neighbours. If this raises, nothing has changed."""
         self._has_topology = place is not None
         self._place = place
         self._reached = 1 << self.me | reach(place) if place is not None else (1 << self.n) - 1
 
     def routed(self, to: Iterable[int], payload: bytes) -> int:
-        """The set a multicast is for, if there is a way to all of it."""
+        """The destinations of a multicast as a bit set; raises if a destination has no route."""
         dests = self.destinations(to, payload)
         if lost := dests & ~self._reached:
             names = ", ".join(map(str, unpack(lost)))
@@ -58,7 +58,7 @@ class PlacedProcess(Process):
         return dests
 
     def join(self, process: int) -> list[Effect]:
-        """Without a topology, the new process is next to us; otherwise it has no route until we `move`."""
+        """Without a topology, the new process is our neighbour; otherwise it has no route until we `move`."""
         effects = super().join(process)
         if not self._has_topology:
             self.stand(None)

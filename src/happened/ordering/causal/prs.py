@@ -2,13 +2,13 @@
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   causal order for multicasts to arbitrary sets, oneself included.
-Leaves out what it learns of deliveries elsewhere: a predecessor stays in the set of its destination until
-           a later message to that destination covers it, however long ago it was delivered there.
-Invariant  column d is the paper's CB[d]: the messages to d in our causal past that no later message to
-           d in it is known to cover; and that of `lane_process`.
+Leaves out what it could learn of deliveries elsewhere: a predecessor stays in a destination's set until a
+           later message to that destination covers it, however long ago it was delivered there.
+Invariant  column d is the paper's CB[d]: the messages to d in our causal past that no later message to d
+           there is known to cover; and that of `lane_process`.
 
-On a delivery, a destination of the message keeps what the message does not
-cover (the paper's -max) and gets the message itself; any other takes the union (its ∪max).
+At a delivery, the column of each destination of the message keeps the entries that the message does not cover
+(the paper's -max) and gains the message itself; every other column becomes the union (its ∪max).
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from .lane_process import Columns, LaneProcess, named
 
 
 class PrsMessage(Application):
-    before: Columns  # per destination, lanes: the direct predecessors of this message there, by sender
+    before: Columns  # per destination, lanes by sender: this message's direct predecessors there
     payload: bytes
 
     def about(self) -> Iterator[Entry]:
@@ -35,7 +35,7 @@ class PrsMessage(Application):
         return predecessors, predecessors
 
     def model_bytes(self) -> int:
-        """A sender and a clock for each predecessor; an id and a count for each destination that has any."""
+        """A sender and a clock per predecessor; an id and a count per destination with predecessors."""
         return ENTRY_BYTES * self.size()[0] + 4 * sum(map(bool, self.before))
 
     def known_to(self, n: int) -> "PrsMessage":
@@ -72,5 +72,5 @@ class PrakashRaynalSinghal(LaneProcess[PrsMessage]):
             if message.dests >> d & 1:
                 ours, theirs = vector.newer(ours, theirs), itself
             columns[d] = vector.maximum(ours, theirs)
-        # What is left of our own column are messages to ourselves that have not come back yet.
+        # Our own column keeps only messages to ourselves that have not come back yet.
         columns[self.me] = vector.newer(columns[self.me], self._delivered)

@@ -3,20 +3,20 @@
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   causal order for multicasts to arbitrary sets, oneself included; the units carried are those of
            `ks` on every edge, that is, the necessary ones; each unit pruned is counted under its class.
-Leaves out any order between concurrent messages; agreement on who is a member.
+Leaves out any order between concurrent messages; agreement on the membership.
 Invariant  `_ci` maps sender -> clock -> destinations of that message neither known to be reached nor
-           guaranteed to be; of each sender the newest entry stays even when its set is empty. No two
-           entries of a sender name the same destination, so rule R8 of the paper has nothing to do and is
-           left out. `_dlv[s]` is the clock of the last message of s delivered here.
+           guaranteed to be reached; the newest entry of each sender stays even when its set is empty. No two
+           entries of a sender name the same destination, so rule R8 of the paper never applies and is left
+           out. `_dlv[s]` is the clock of the last message of s delivered here.
 
 `_ci` and `_dlv` are the paper's CI and DLV; the constraints of a message are its DC. Corrections to the paper
 (docs/papers.md): the own entry is inserted after the send (before it, "just delivered" information survives);
 "j ≠ k" in the condition on DC is dropped (it breaks the order of self-addressed messages).
 
-A unit pruned in a merge (R5, R6) was dropped by one side for a reason the other is not told. If that side
-still has a unit naming the same destination d, a later message to d is counted to have *replaced* it. If
-it has none, everything to d is known to it as *delivered*, and so is this. The first is wrong only where
-the unit was delivered and the message to d that remains is concurrent to it.
+A unit pruned in a merge (R5, R6) was dropped by one side for a reason that the other is not told. If that
+side still has a unit naming the same destination d, the unit counts as *replaced* by a later message to d.
+Otherwise that side knows everything to d as *delivered*, so the unit counts as delivered too. "Replaced" is
+wrong only where the unit was delivered and the remaining message to d is concurrent to it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,11 +53,11 @@ def _information(entries: Iterable[Entry]) -> Information:
 
 
 class PruningMessage(Application):
-    """M(sender, clock) as one destination gets it."""
+    """M(sender, clock) as it is sent to one destination."""
 
     receiver: int
     ci: tuple[Entry, ...]  # by sender and clock; the same for every destination, and names none of them
-    dc: tuple[MessageKey, ...]  # (sender, clock) of what `receiver` must deliver first
+    dc: tuple[MessageKey, ...]  # the (sender, clock) that `receiver` must deliver first
     payload: bytes
 
     def about(self) -> Iterator[Entry]:
@@ -65,11 +65,11 @@ class PruningMessage(Application):
         yield from ((s, t, 1 << self.receiver) for s, t in self.dc)
 
     def size(self) -> tuple[int, int]:
-        """The text's dependents are the entries of CI; the pairs of DC count among the units."""
+        """An entry of CI is what the text calls a dependent; the pairs of DC count only as units."""
         return len(self.ci), super().size()[1]
 
     def model_bytes(self) -> int:
-        """A clock and ids of sender and destinations for each entry of CI, 6 bytes for each pair of DC."""
+        """A clock and the ids of sender and destinations per entry of CI; 6 bytes per pair of DC."""
         return super().model_bytes() + 4 * len(self.dc)
 
 
@@ -137,7 +137,7 @@ class Pruning(ListeningProcess[PruningMessage]):
         return effects
 
     def _drop_gone(self) -> None:
-        """Nobody needs to know what was sent to those who have left."""
+        """Drop the units that name departed processes."""
         for row in self._ci.values():
             row.update({clock: dests & ~self.gone for clock, dests in row.items()})
             _drop_empty(row)
@@ -157,7 +157,7 @@ class Pruning(ListeningProcess[PruningMessage]):
         return len(entries), sum(dests.bit_count() for _, _, dests in entries)
 
     def _take_out(self, dests: int) -> dict[int, list[tuple[int, int]]]:
-        """S2, S3: what constrains the delivery at each of `dests`; this message replaces it in CI."""
+        """S2, S3: remove and return, per member of `dests`, the messages in CI that it must deliver first."""
         constraints: dict[int, list[tuple[int, int]]] = {}
         for sender, row in sorted(self._ci.items()):
             for clock, members in sorted(row.items()):
@@ -169,11 +169,11 @@ class Pruning(ListeningProcess[PruningMessage]):
         return constraints
 
     def _merge(self, message: PruningMessage) -> None:
-        """R4 to R7 and R9: what is necessary once both pasts are known."""
+        """R4 to R7 and R9: merge the message's information into ours, once both pasts are known."""
         theirs = _information(message.ci)
         theirs.setdefault(message.sender, {})[message.clock] = message.dests & ~(1 << self.me)  # R4
         self._pruned[JUST_DELIVERED] += 1
-        # To us alone, our own information still says what R4 has just pruned.
+        # Only our own information has units that name us; remove there, too, the unit that R4 has pruned.
         ours = self._ci
         if message.clock in ours.get(message.sender, {}):
             ours[message.sender][message.clock] &= ~(1 << self.me)
@@ -189,7 +189,7 @@ class Pruning(ListeningProcess[PruningMessage]):
             self._drop_gone()
 
     def _count(self, before: dict[int, int], after: dict[int, int], named_by_other: int) -> None:
-        """Count the units of one side, of one sender, that the other side made redundant."""
+        """Count one side's units about one sender that the other side made redundant."""
         for clock, members in before.items():
             pruned = members & ~after.get(clock, 0)
             self._pruned[ALREADY_REPLACED] += (pruned & named_by_other).bit_count()
@@ -197,7 +197,7 @@ class Pruning(ListeningProcess[PruningMessage]):
 
 
 def _named(information: Information) -> int:
-    """The set of destinations that some unit names."""
+    """The set of all destinations that the units name."""
     named = 0
     for row in information.values():
         for dests in row.values():
@@ -215,7 +215,7 @@ def _survivors(ours: dict[int, int], theirs: dict[int, int]) -> dict[int, int]:
 
 
 def _drop_empty(row: dict[int, int]) -> None:
-    """S3, R9: of a sender's entries only the newest may be empty."""
+    """S3, R9: drop a sender's empty entries except the newest."""
     newest = max(row, default=0)
     for clock in [t for t, dests in row.items() if not dests and t < newest]:
         del row[clock]

@@ -1,12 +1,12 @@
 """Causal broadcast by context graph, after Peterson, Buchholz & Schlichting (ACM TOCS 7(3), 1989).
 
-Assumes    a conversation among fixed processes, in which every message goes to everybody; links that may
+Assumes    a conversation among fixed processes, in which every message goes to all; links that may
            reorder or duplicate but not lose.
-Promises   causal order, with the names of a message's immediate predecessors as all it carries.
-Leaves out the conversation's history, and members that join: they would need it.
-Invariant  `_leaves` are the messages in our view that precede no other one there: a message sent now has
-           exactly these as its immediate predecessors. A message enters the view after its predecessors;
-           each sender's messages precede one another, so they enter in the order of their clocks.
+Promises   causal order; a message carries only the names of its immediate predecessors.
+Leaves out the conversation's history, and members that join, which would need that history.
+Invariant  `_leaves` are the messages in our view that precede no other message there: a message sent now has
+           exactly these as its immediate predecessors. A message enters the view after its predecessors; a
+           sender's messages precede one another, so they enter in the order of their clocks.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ from ..snapshots import SET, TABLE, kept
 
 
 class PsyncMessage(Application):
-    """M(sender, clock), the same for everybody. It carries no units: a context names no destinations."""
+    """M(sender, clock), the same copy for all. It has no units: a context names no destinations."""
 
-    context: tuple[MessageKey, ...]  # the immediate predecessors, one of a sender at most, sorted
+    context: tuple[MessageKey, ...]  # the immediate predecessors, sorted; at most one per sender
     payload: bytes
 
     def size(self) -> tuple[int, int]:
@@ -82,7 +82,7 @@ class ContextGraph(ListeningProcess[PsyncMessage]):
 
     def learn(self, message: PsyncMessage) -> None:
         self._view[message.sender] = message.clock
-        # Of its sender only the newest: it follows the others, also past a lost one that is skipped.
+        # Keep only the newest message of a sender: it follows the others, even past a skipped lost one.
         self._leaves = {key for key in self._leaves.difference(message.context) if key[0] != message.sender}
         self._leaves.add((message.sender, message.clock))
 

@@ -1,15 +1,15 @@
-"""Causal order with a matrix of what was sent, after Raynal, Schiper & Toueg (IPL 39(6), 1991).
+"""Causal order with a matrix of sent messages, after Raynal, Schiper & Toueg (IPL 39(6), 1991).
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   causal order for multicasts to arbitrary sets, oneself included.
-Leaves out any saving: every message carries n² numbers, whatever happened.
+Leaves out any compression: every message carries n² numbers.
 Invariant  lane s of column d is the clock of the last message of s to d in our causal past; and that of
            `lane_process`.
 
-The paper counts the messages from s to d; here the last one is named by its clock. To a receiver that
-delivers in order both say the same, a multicast raises the column of *every* destination, a held message
-can say which one it waits for, and a self-addressed message cannot be counted twice, at its send and
-again at its delivery, which wedges the protocol as published.
+The paper counts the messages from s to d; here the clock of the last one names it. To a receiver that
+delivers in order both say the same. With clocks, a multicast raises the column of *every* destination, a held
+message can say which one it waits for, and a self-addressed message cannot be counted twice, at its send and
+at its delivery, which blocks the protocol as published.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from .lane_process import Columns, LaneProcess, named
 
 class RstMessage(Application):
     entry_bytes, unit_bytes = 4, 0
-    sent: Columns  # per destination, lanes: the last message of each sender to it before this one
+    sent: Columns  # per destination, lanes by sender: its last message there before this one
     payload: bytes
 
     def about(self) -> Iterator[Entry]:
         return named(self.sent)
 
     def size(self) -> tuple[int, int]:
-        """The whole matrix, of which the units are the entries that name a message."""
+        """The number of entries of the whole matrix, and of those that name a message (the units)."""
         return self.n * self.n, sum(map(lanes(self.n).occupied, self.sent))
 
     def known_to(self, n: int) -> "RstMessage":

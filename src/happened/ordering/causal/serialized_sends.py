@@ -1,24 +1,24 @@
 """Causal order with a single entry, or one for each destination, where sends are serialized (Kshemkalyani &
 Singhal 1998, §7.1): `serialized-broadcast` and `serialized-multicast`.
 
-Assumes    sends are totally ordered by happened-before, say by mutual exclusion: who sends has in its causal
-           past every send before, by deliveries or told with the right to send (`follow`).
+Assumes    sends are totally ordered by happened-before, say by mutual exclusion: a sender has every earlier
+           send in its causal past, by deliveries or because `follow` told it so with the right to send.
            Reliable links, FIFO or not, that may duplicate. In `serialized-multicast`, processes that join get
-           the next index; in `serialized-broadcast` everybody present is addressed, with or without the
+           the next index; in `serialized-broadcast` every present process is addressed, with or without the
            sender, and processes may leave, but none can join.
-Promises   causal order: each message names the one before it, for everybody or at each destination. That of
-           broadcasts is one order for all.
-           A sender cannot tell whether the assumption holds. Where it does not, two broadcasts name the same
-           one before them; everybody gets both and refuses the second, so no order is ever broken. Of two
-           multicasts that break it neither knows the other, and who knows of one refuses the other.
+Promises   causal order: each message names the one before it, globally or at each destination. Broadcasts
+           have one total order.
+           A sender cannot detect that the assumption is violated. If it is, two broadcasts name the same
+           predecessor; every process gets both and refuses the second, so no order is ever broken. Of two
+           multicasts that violate it neither knows the other; a process that knows one refuses the other.
 Leaves out the mutual exclusion itself (token.py); recovery once serialization is broken.
 Invariant  the messages to one process are a chain of links, in which each follows exactly one other. `_last`
-           is the last link passed, and every link before it was; `_waiting` maps a link that is not passed to
-           what follows it, so a message costs O(1) whenever it comes. Two followers of one link mean that
-           sends were not serialized: the second is refused before it changes anything. Our own broadcast is a
-           link like any other and is passed in its turn, after what it follows: counted when it is sent, a
-           message that follows it could be delivered before one that it follows. `_latest` is the most recent
-           broadcast in our causal past; or, for each destination, the most recent message to it.
+           is the last link passed, and every link before it was passed; `_waiting` maps a link that is not
+           passed to its successor, so a message costs O(1) whenever it comes. If two messages follow one
+           link, sends were not serialized: the second is refused and changes nothing. Our own broadcast is a
+           link like any other and is passed in its turn, after its predecessor: if it were passed when sent,
+           a successor of it could be delivered before a predecessor. `_latest` is the most recent broadcast
+           in our causal past; in `serialized-multicast`, per destination, the most recent message to it.
 """
 
 from abc import abstractmethod
@@ -34,14 +34,14 @@ from ..process import Process, refusal
 from ..snapshots import NUMBERS, TABLE, Form, kept, reader, table, valued
 
 Link = tuple[int, int]
-"""(clock, sender) of a message: the greater, the more recent, since clocks follow Lamport's rule."""
+"""(clock, sender) of a message; the greater is more recent, since clocks follow Lamport's rule."""
 
 NOTHING: Link = (0, 0)
 
 NO_EXPULSION = (
     "a message that nobody but the next one names may be lost with its sender, and with it what it followed"
 )
-"""Why nobody can be expelled from a protocol for serialized sends."""
+"""Why a protocol for serialized sends cannot expel a process."""
 
 M = TypeVar("M", bound=Any)
 
@@ -51,7 +51,7 @@ def link_of(message: Any) -> Link:
 
 
 def waiting(kind: type) -> Form:
-    """Messages of this type by the link that each follows, with the local event of its arrival."""
+    """Messages of this type, keyed by the link that each follows, with the local event of each arrival."""
     return table(
         lambda held: tuple((after, *each) for after, each in held.items()),
         lambda links: {after: (reader(kind)(fields), since) for after, fields, since in links},
@@ -60,33 +60,33 @@ def waiting(kind: type) -> Form:
 
 class SerializedProcess(Process, Generic[M]):
     """A process of a protocol whose sends are serialized. A protocol supplies `stamp`, `follow`, `_waiting`,
-    and what stands below without a body."""
+    and the abstract methods below."""
 
     message_type: ClassVar[type]
 
     _last: Link = kept(valued(NOTHING), within="chain")
     _passed: list[int] = kept(
         NUMBERS, within="chain"
-    )  # clock of the last link of each sender that was passed
+    )  # per sender, the clock of its last link that was passed
     _waiting: dict[Link, tuple[M, int]]
 
     @property
     @abstractmethod
     def latest(self) -> Any:
-        """What is known here of the sends before: to be handed over with the right to send."""
+        """What this process knows of earlier sends, to be handed over with the right to send."""
 
     @abstractmethod
     def before(self, message: M) -> Link:
-        """The message that this one follows here, or a refusal."""
+        """The message that this one follows here; raises if it cannot follow any."""
 
     @abstractmethod
     def check_serialized(self, message: M) -> None:
-        """Refuse a message unless it knows of what we know, or what we know knows of it. Of two serialized
-        sends, the later knows the earlier."""
+        """Raise unless the message knows our latest message or the reverse. Of two serialized sends, the
+        later knows the earlier."""
 
     @abstractmethod
     def pass_link(self, message: M) -> list[Effect]:
-        """It is the turn of this message."""
+        """Deliver this message, whose turn it is, or pass it without delivery."""
 
     @property
     @abstractmethod
@@ -95,7 +95,7 @@ class SerializedProcess(Process, Generic[M]):
 
     @property
     def right(self) -> Link:
-        """What is known here and gives the right to send, if nothing waits here that is more recent."""
+        """The link that gives the right to send, if no more recent message waits here."""
         return self.newest
 
     @property
@@ -147,7 +147,7 @@ class SerializedProcess(Process, Generic[M]):
 
 class SerializedBroadcast(Application):
     unit_bytes = 0
-    after: Link  # the broadcast before this one
+    after: Link  # the previous broadcast
     payload: bytes
 
     def about(self) -> Iterator[Entry]:
@@ -211,13 +211,13 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
         for after, (message, since) in waiting:
             if self._stays_out(message):
                 continue
-            while after in out:  # our own that does not come back waits too, for what it follows
+            while after in out:  # our broadcast without ourselves: wait for its predecessor
                 after = out[after]
             held.append(Held(message, ((after[1], after[0]),), since))
         return held
 
     def _stays_out(self, message: SerializedBroadcast) -> bool:
-        """Whether it is ours and not to ourselves: a link to pass, nothing to deliver."""
+        """Whether this is our own broadcast without ourselves: a link to pass without a delivery."""
         return not message.dests >> self.me & 1
 
     def pass_link(self, message: SerializedBroadcast) -> list[Effect]:
@@ -226,15 +226,15 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
 
 
 Table = tuple[tuple[int, Link], ...]
-"""Destinations in order, each with the most recent message to it; those without one are left out."""
+"""Pairs (destination, most recent message to it), sorted; destinations without a message are left out."""
 
 
 class SerializedMulticast(Application):
-    latest: Table  # before this message
+    latest: Table  # as it was before this message
     payload: bytes
 
     def after(self, process: int) -> Link:
-        """The message before this one at a process."""
+        """The message that precedes this one at a process."""
         return next((link for d, link in self.latest if d == process), NOTHING)
 
     def about(self) -> Iterator[Entry]:

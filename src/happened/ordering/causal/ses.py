@@ -2,15 +2,15 @@
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   causal order for multicasts to arbitrary sets, oneself included.
-Leaves out which messages a held one waits for: its vector is the join of the times of all of them, so
-           `pending` gives, per process, the clock up to which something of it is missing.
+Leaves out which messages a held one waits for: its vector is the join of their times, so `pending` gives, per
+           process, the clock up to which some of them are missing.
 Invariant  `_to[d]` joins the times of the messages to d in our causal past (for ourselves: those not
-           delivered yet); `_delivered` joins those of the messages delivered here. A message M(s, c) to us
-           is delivered iff lane s of `_delivered` has reached c: whoever knows of its send and reached us
-           had to wait for it.
+           delivered yet); `_delivered` joins those of the messages delivered here. A message M(s, c) to us is
+           delivered iff lane s of `_delivered` has reached c: every message to us from a process that knows
+           of its send had to wait for it.
 
-The test is against `_delivered`, never against `_time`, our own clock: that one counts a message to
-ourselves when it is sent, and the next could overtake it.
+The test compares with `_delivered`, never with `_time`, our own clock: `_time` counts a message to ourselves
+when it is sent, so the next message could overtake it.
 """
 
 from collections.abc import Iterable
@@ -25,23 +25,23 @@ from ..snapshots import VECTOR, VECTOR_TABLE, kept
 from .lane_process import LaneProcess
 
 Pair = tuple[int, int]
-"""(destination, lanes): the vector time it must have reached."""
+"""(destination, lanes): the vector time that the destination must have reached."""
 
 
 class SesMessage(Application):
-    """M(sender, clock), the same for all its destinations. It carries no units: a vector time says what
-    happened, not which message went where."""
+    """M(sender, clock), the same for all destinations. It has no units: a vector time says what happened, not
+    which message went where."""
 
-    time: int  # lanes: the vector time of its send, itself included
+    time: int  # lanes: the vector time of this send, which counts the send itself
     pairs: tuple[Pair, ...]  # in order of destination
     payload: bytes
 
     def size(self) -> tuple[int, int]:
-        """A pair is one entry."""
+        """Each pair counts as one entry."""
         return len(self.pairs), 0
 
     def model_bytes(self) -> int:
-        """Its own vector of clocks, and an id and a vector for each pair."""
+        """The vector time of the send, and an id and a vector for each pair."""
         return 4 * self.n + (2 + 4 * self.n) * len(self.pairs)
 
     def known_to(self, n: int) -> "SesMessage":
@@ -71,7 +71,7 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         self._time = time = self._lanes.put(self._time, self.me, clock)
         message = SesMessage(self.me, clock, self.n, dests, time, tuple(sorted(self._to.items())), payload)
-        self._to |= dict.fromkeys(unpack(dests), time)  # it covers every earlier message it knows of
+        self._to |= dict.fromkeys(unpack(dests), time)  # it covers every earlier message that we know of
         return self.to_each(message, dests)
 
     def wanted(self, message: SesMessage) -> int:
@@ -90,7 +90,7 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
         told = dict(message.pairs) | dict.fromkeys(unpack(message.dests), message.time)
         for d, time in told.items():
             self._to[d] = vector.maximum(self._to.get(d, 0), time)
-        if vector.beyond(self._to[me], self._delivered) is None:  # the message itself was to us
+        if vector.beyond(self._to[me], self._delivered) is None:  # the message was addressed to us too
             del self._to[me]
-        for lane in self._parking.watched:  # a vector time moves many lanes at once
+        for lane in self._parking.watched:  # one vector time raises many lanes at once
             self._parking.reached(lane, vector.get(self._delivered, lane))

@@ -1,20 +1,20 @@
 """Causal order in a communication graph: routers and topological timestamps (Rodrigues & Veríssimo, R1-R9).
 
-Assumes    reliable links between neighbours, FIFO or not, that may duplicate; that the multicast of one step
-           reaches all its neighbours or none; places that are those of one hypertree (see core/places), the
-           same for everybody, with cuts of the links in use. Places change atomically (`resume_at`).
-Promises   causal order between application messages, from anybody to any set, whatever the graph; a router's
-           timestamps leave out what was sent on the other sides of its separators.
+Assumes    reliable links between neighbours, FIFO or not, that may duplicate; the multicast of one step
+           reaches all its neighbours or none; the places are those of one hypertree (see core/places), the
+           same for all, with cuts of the links in use. Places change atomically (`resume_at`).
+Promises   causal order between application messages, from any process to any set, whatever the graph; a
+           router's timestamps leave out messages sent on the other sides of its separators.
 Leaves out application messages that reached a router which fails with neither witness nor journal.
-Invariant  that of `extended_history`, about *hop* messages. A hop message is delivered in causal order among
-           those, and in that order what it carries goes on, at once: so each process passes what is causally
-           earlier on before what is later, and on a tree the paths of two messages to one process meet.
+Invariant  that of `extended_history`, about *hop* messages. Hop messages are delivered in causal order, and
+           their content is forwarded at once in that order: so each process forwards the causally earlier
+           before the later, and on a tree the paths of two messages to one process meet.
 
 An application multicast becomes a chain of hop messages (chapter 5 of their report), each from one process to
-some of its neighbours: those that take it on (`next`) and those that only take note (`watching`), the other
-members of the separator that the next one forwards for, and of the sender's own. A witness keeps what its
-forwarder has yet to forward. The order of hops alone is not that of application messages: over routes with
-cycles, one can overtake another although every hop is in order.
+some neighbours: those that forward it (`next`) and those that only take note (`watching`), namely the other
+members of the separator for which the next process forwards, and of the sender's own. A witness keeps what
+its forwarder has yet to forward. The order of hops alone does not order application messages: over routes
+with cycles, one message can overtake another although every hop is in order.
 """
 
 from collections.abc import Iterable
@@ -35,13 +35,13 @@ from .histories import OPTIONS, HistoryProcess
 
 
 class HopMessage(Timestamped):
-    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop). Its
-    units are about hop messages: the destinations of each are the neighbours its relay addressed."""
+    """M(sender, clock) on its way from `relay` to some neighbours; its name as a hop message is (relay, hop).
+    Its units are about hop messages: the destinations of each are the neighbours that its relay addressed."""
 
     relay: int
     hop: int
-    next: int  # bit set: the neighbours that take it on
-    watching: int  # bit set: the neighbours that take note
+    next: int  # bit set: the neighbours that forward or deliver it
+    watching: int  # bit set: the neighbours that only take note
     entries: tuple[HistoryEntry, ...]  # about hop messages, sorted
     payload: bytes
     via = field("relay")
@@ -56,14 +56,14 @@ class HopMessage(Timestamped):
 
 
 class Unforwarded(NamedTuple):
-    """What a forwarder was seen to receive and not yet to forward."""
+    """A message that a forwarder is known to have received and not to have forwarded yet."""
 
     carried: WholeMessage
-    due: bool  # whether the witness itself is to get it through the forwarder
+    due: bool  # whether the forwarder must forward it towards the witness itself
 
 
 class _NamedHop(Record):
-    """A hop message under its own name."""
+    """A hop message under its hop name: sender and clock are those of the hop."""
 
     message: HopMessage
     sender = field("message.relay")
@@ -73,8 +73,8 @@ class _NamedHop(Record):
 
 
 class Topological(HistoryProcess[Any]):
-    """One process, application or router. `pending` names hop messages: (relay, clock of the relay). What it
-    holds, and what its history is about, is a `_NamedHop`."""
+    """One process, application or router. `pending` names hop messages: (relay, clock of the relay). The
+    delay queue holds `_NamedHop`s, and the history is about hops too."""
 
     facts = Facts(
         name="topological",
@@ -85,7 +85,7 @@ class Topological(HistoryProcess[Any]):
         wire=WireFormat(61, "happened.wire.causal:TOPOLOGICAL"),
         membership=MembershipChanges(expels_one=True, recycles=True),
         copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
-        waits=Waits(names_missing=False),  # but the hop messages that bring them
+        waits=Waits(names_missing=False),  # it names the hop messages that bring them
         assumes=WIDE,
     )
 
@@ -96,7 +96,7 @@ class Topological(HistoryProcess[Any]):
             lambda of: tuple((f, tuple(left.values())) for f, left in sorted(of.items())),
             lambda of: {f: {u.carried[:2]: u for u in map(reader(Unforwarded), left)} for f, left in of},
         )
-    )  # per forwarder, in order
+    )  # per forwarder, in order of arrival
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         return self.routed(to, payload)
@@ -111,7 +111,7 @@ class Topological(HistoryProcess[Any]):
     def checked(self, message: HopMessage) -> _NamedHop:
         self._check(message)
         hop = _NamedHop(message)
-        known = self._reached | self.gone  # whoever was a leaf here and has left comes from nowhere
+        known = self._reached | self.gone  # a departed leaf no longer has a route
         if not known >> message.sender & 1 and not self.is_duplicate(hop):
             raise refusal(message, "comes from where we have no route to: move() to a new place first")
         return self.cleared(hop) if self.forgotten else hop
@@ -121,7 +121,7 @@ class Topological(HistoryProcess[Any]):
         return _NamedHop(hop._replace(entries=without(hop.entries, self.forgotten)))
 
     def _check(self, message: HopMessage) -> None:
-        if isinstance(message, HopMessage):  # its relay sends it to its neighbours, whomever it is for
+        if isinstance(message, HopMessage):  # its relay addresses neighbours, whatever the destinations
             self.check(message._replace(dests=message.address), HopMessage)
         else:
             self.check(message, HopMessage)
@@ -147,7 +147,7 @@ class Topological(HistoryProcess[Any]):
         return [*arrived, *self._pass_on(message.carried)]
 
     def _pass_on(self, carried: WholeMessage, hop: int | None = None) -> list[Effect]:
-        """Send an application message to the neighbours next on its way, with copies to witnesses. `hop` is
+        """Send an application message to the next neighbours on its route, with copies to witnesses. `hop` is
         the clock of this hop; None: the clock advances by one."""
         return self._send_on(carried, self._onward(self.place.branches, carried), hop)
 
@@ -161,7 +161,7 @@ class Topological(HistoryProcess[Any]):
         for branch in following:
             watching |= branch.copies & ~onto & ~(1 << self.me) & self.place.neighbours
         entries = self.timestamp(onto | watching)
-        if hop is None:  # no event of the application: only the clock advances
+        if hop is None:  # this is no event of the application; only the clock advances
             hop = self.clock = self.clock + 1
         sender, clock, dests, payload = carried
         message = HopMessage(sender, clock, self.n, dests, self.me, hop, onto, watching, entries, payload)
@@ -170,9 +170,9 @@ class Topological(HistoryProcess[Any]):
         return [Send(d, message) for d in unpack(message.address)]
 
     def _note(self, onto: int, carried: WholeMessage) -> None:
-        """As a witness, keep what a forwarder got and has to forward. Not where the same hop went: then it
-        was sent by the one that this forwarder succeeded. Who got it may have been succeeded too, and then
-        stands behind the same branch."""
+        """As a witness, keep the message that a watched forwarder got and has to forward. Skip branches that
+        the same hop addressed: then the predecessor of this forwarder sent it. An addressed process may
+        itself have been succeeded; its successor stands behind the same branch."""
         for forwarder, branches in self.place.watches:
             if not onto >> forwarder & 1:
                 continue
@@ -183,7 +183,7 @@ class Topological(HistoryProcess[Any]):
                 left[carried.sender, carried.clock] = Unforwarded(carried, bool(mine))
 
     def _onward(self, branches: tuple[Branch, ...], carried: WholeMessage) -> list[Branch]:
-        """Where a message goes on: not to those who have left, who still stand behind a branch as senders."""
+        """The branches on which a message is forwarded; behind them, departed processes count as senders."""
         return onward(branches, carried.sender, carried.dests & ~self.gone)
 
     def pending(self) -> list[Held]:
@@ -194,7 +194,7 @@ class Topological(HistoryProcess[Any]):
         return Hop("", message.relay, message.hop, to, watching, message.units())
 
     def knowledge(self) -> list[tuple[str, str]]:
-        """Beside H, C and D, what a witness keeps."""
+        """H, C and D, and the messages that a witness keeps."""
         kept = [
             (f"unforwarded by {forwarder}", " ".join(map(notation.key_name, left)))
             for forwarder, left in sorted(self._unforwarded.items())
@@ -203,8 +203,8 @@ class Topological(HistoryProcess[Any]):
         return super().knowledge() + kept
 
     def stand_in(self, forwarder: int) -> list[Effect]:
-        """Send on what this forwarder was given and has not sent on, over its own branches and in its stead.
-        All that it sent must have arrived, and all that was sent to it must have come here."""
+        """As a witness, forward what the failed forwarder got and has not forwarded, over its branches. All
+        messages that it sent, and our copies of all messages to it, must have arrived."""
         branches = dict(self.place.watches)[forwarder]
         effects: list[Effect] = []
         for carried, _ in self._unforwarded.pop(forwarder, {}).values():
@@ -215,7 +215,7 @@ class Topological(HistoryProcess[Any]):
         return effects
 
     def move(self, place: Place) -> None:
-        """Stand at this place of the communication graph from now on."""
+        """Take this place of the communication graph from now on."""
         super().move(place)
         watched = dict(place.watches)
         self._unforwarded = {

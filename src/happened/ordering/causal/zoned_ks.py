@@ -1,30 +1,30 @@
-"""Zones of `ks`: optimal causal order inside each zone, and nothing of it beyond.
+"""Zones of `ks`: each zone keeps optimal causal order inside, and its control information does not leave it.
 
-Assumes    reliable links between the members of a zone, FIFO or not, that may duplicate; that what a process
-           sends in one step all arrives; places that are those of one hypertree (see core/places), the same
-           for everybody. Its blocks are the *zones*; a process in several zones is a gateway between them.
-           Places change for everybody at once, and zones only grow.
-Promises   causal order between application messages, from anybody to any set. In each zone, hops carry
+Assumes    reliable links between the members of a zone, FIFO or not, that may duplicate; everything that a
+           process sends in one step arrives; the places are those of one hypertree (see core/places), the
+           same for all. Its blocks are the *zones*; a process in several zones is a gateway between them.
+           Places change at all processes at once, and zones only grow.
+Promises   causal order between application messages, from any process to any set. In each zone, hops carry
            exactly what is necessary for the order of that zone's hops: entries about its members only.
 Leaves out gateways that fail or leave: a place's witnesses get no copies here (see `topological`).
 
-A multicast becomes one hop in each zone on its way: a message of a `ks` machine that knows the members of the
-zone and nobody else. A gateway has one such machine for each of its zones. What one of them delivers goes to
-the application, if it is for us, and into our other zones, at once and in that order.
+A multicast becomes one hop in each zone on its way: a message of a `ks` machine that knows only the members
+of that zone. A gateway has one such machine for each of its zones. A message that one of them delivers goes
+to the application, if we are a destination, and into our other zones, at once and in delivery order.
 
-Why this is enough. Let m1 be sent causally before m2, both to d.
-  Say that x sends the hop of m1 into zone Z, and y that of m2. Then the first is sent before the second in
-  the order that Z's hops alone make. Z is entered and left only through its members, so a chain of messages
-  from m1 to m2 crosses Z by hops from one member to another, and a member that it enters by and later leaves
-  by has delivered the one hop before it sends the other. And x sends m1 into Z before the first of these hops
-  (before m2, if x is y), or as that hop: behind x both are on their way to x, m1 being causally earlier, so x
-  has m1 first, by induction over what is behind.
+Why this gives causal order. Let m1 be sent causally before m2, both to d.
+  Say that x sends the hop of m1 into zone Z, and y that of m2. Then the first hop is sent before the second
+  in the order that Z's hops alone define. Z is entered and left only through its members, so a chain of
+  messages from m1 to m2 crosses Z by hops from one member to another, and a member by which the chain enters
+  and later leaves Z has delivered the one hop before it sends the other. And x sends m1 into Z before the
+  first of these hops (before m2, if x is y), or as that hop: behind x both are on their way to x, m1 being
+  causally earlier, so x has m1 first, by induction over the processes behind x.
   So if the last hops to d are in one zone, `ks` delivers m1 there first. If they come by two zones, d is
   between them: the chain passes d after m1, by the above, and m2 is sent later still.
-That needs all of it: one gateway between two zones, forwarding at delivery and in that order, and one hop to
-all of a zone. It is the hierarchical organisation that Kshemkalyani & Singhal mention (§7.1), with the
-separators of Rodrigues & Veríssimo: a gateway separates its zones, and of what went to members of one of them
-a history filtered there (R9) keeps nothing for the other.
+The argument needs all of this: one gateway between two zones, forwarding at delivery and in delivery order,
+and one hop to all of a zone. It is the hierarchical organisation that Kshemkalyani & Singhal mention (§7.1),
+with the separators of Rodrigues & Veríssimo: a gateway separates its zones, and a history filtered there (R9)
+keeps nothing for one zone about messages to members of the other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,9 +45,9 @@ from .placed import PLACE, PlacedProcess
 
 
 class ZonedMessage(InHop):
-    """M(sender, clock) on its way through one zone, as `relay` sends it to one member. The hop numbers the
-    members of the zone by themselves, in the order of their indices. Two processes have at most one zone in
-    common, so the relay tells which it is."""
+    """M(sender, clock) on its way through one zone, as `relay` sends it to one member. The hop numbers only
+    the members of the zone, in the order of their indices. Two processes share at most one zone, so the relay
+    determines the zone."""
 
     relay: int
     hop: KsMessage
@@ -56,15 +56,15 @@ class ZonedMessage(InHop):
 
 @dataclass(slots=True)
 class _Zone:
-    """What one process knows of a zone: its members, whom each of them leads to, and the machine for it."""
+    """What a process knows of a zone: its members, the processes behind each, and the `ks` machine."""
 
-    me: int  # as the zone numbers it
+    me: int  # our own number within the zone
     members: tuple[int, ...]  # increasing
-    behind: tuple[int, ...]  # of each member: itself and everybody reached through it
+    behind: tuple[int, ...]  # of each member: itself and all processes reached through it
     carrier: Carrier
 
     def onward(self, relay: int, dests: int) -> int:
-        """The members, in the zone's numbers, that a message for `dests` goes to from this one."""
+        """The members, in the zone's numbers, to which `relay` sends a message for `dests`."""
         return pack(i for i, behind in enumerate(self.behind) if i != relay and behind & dests)
 
     @property
@@ -76,14 +76,14 @@ class _Zone:
             yield self.members[s], t, frozenset(self.members[d] for d in to)
 
     def named(self, units: Iterable[Unit]) -> frozenset[Unit]:
-        """Units in the zone's numbers, in those of the whole system."""
+        """Units in the zone's numbers, translated to the indices of the whole system."""
         return frozenset((self.members[s], t, self.members[d]) for s, t, d in units)
 
 
 class ZonedKs(PlacedProcess):
-    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone). Zones may
-    be new at a place that it moves to, or have more members of higher indices. A zone that would lose a
-    member, or get one in between, is refused: hops in flight number the members."""
+    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone). A place
+    that it moves to may have new zones, or more members of higher indices in its zones. It refuses to take a
+    member from a zone or to insert one between others, since hops in flight number the members."""
 
     facts = Facts(
         name="zoned-ks",
@@ -92,7 +92,7 @@ class ZonedKs(PlacedProcess):
         options=(PLACE,),
         wire=WireFormat(70, "happened.wire.causal:ZONED_KS"),
         copies=CopyTravel(relays=Relays.ROUTERS),
-        waits=Waits(names_missing=False),  # but the hops that bring them
+        waits=Waits(names_missing=False),  # it names the hops that bring them
         membership=MembershipChanges(recycles=True),
         assumes=WIDE,
     )
@@ -120,7 +120,7 @@ class ZonedKs(PlacedProcess):
         return self._deliver(zone, delivered)
 
     def _deliver(self, zone: _Zone, delivered: Iterable[WholeMessage]) -> list[Effect]:
-        """Hand each message to the application if that is a destination, and send it on, at once."""
+        """Deliver each message to the application if we are a destination, and forward it at once."""
         effects: list[Effect] = []
         for carried in delivered:
             if carried.dests >> self.me & 1:
@@ -140,11 +140,11 @@ class ZonedKs(PlacedProcess):
         return effects
 
     def _checked(self, message: ZonedMessage) -> _Zone:
-        """The zone a message came through, or an error if no correct peer can have sent it to us."""
+        """The zone through which a message came; raises if no correct peer can have sent it to us."""
         if not isinstance(message, ZonedMessage) or not isinstance(message.hop, KsMessage):
             raise RemoteProtocolError(f"not a ZonedMessage: {message!r:.100}")
         sender, _, n, dests, relay, hop = message
-        self.check(message._replace(dests=1 << self.me), ZonedMessage)  # whomever it is for in the end
+        self.check(message._replace(dests=1 << self.me), ZonedMessage)  # whatever its destinations
         zone = self._zone_with.get(relay)
         if zone is None:
             raise refusal(message, f"was relayed by {relay}, who shares no zone with process {self.me}")
@@ -184,14 +184,14 @@ class ZonedKs(PlacedProcess):
 
     def resume_at(self, place: Place) -> None:
         check(place, self.me, self.n)
-        self._zones = ()  # no hop is in flight that numbers their members
+        self._zones = ()  # no hop is in flight, so their numbering may end
         self.stand(place)
 
     def stand(self, place: Place | None) -> None:
         self._stand(place, self._carriers(place))
 
     def _carriers(self, place: Place | None) -> list[Carrier]:
-        """One for each zone of the place; that of a zone that goes on stays. A refusal changes nothing."""
+        """One carrier per zone of the place; a continued zone keeps its own. Changes nothing if it raises."""
         zones = _zones_of(place or alone(self.me, self.n), self.me)
         before = {zone.members: zone.carrier for zone in self._zones}
         carriers = []
@@ -217,11 +217,11 @@ class ZonedKs(PlacedProcess):
         self._zone_with = {m: zone for zone in self._zones for m in zone.members if m != self.me}
 
     def _gone_from(self, zone: _Zone) -> int:
-        """The members of a zone, in its numbers, who have left."""
+        """The departed members of a zone, in the zone's numbers."""
         return self.gone and pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1)
 
     def leave(self, process: int) -> list[Effect]:
-        """A gateway's leaving would cut its zones off."""
+        """Raise for a gateway, whose departure would cut its zones off from each other."""
         behind = [branch.behind for branch in self.place.branches if branch.towards == process]
         forwards = any(reached != 1 << process for reached in behind)
         if forwards or (process == self.me and len(self._zones) > 1):
@@ -229,7 +229,7 @@ class ZonedKs(PlacedProcess):
         return self._leave(process)
 
     def do_without(self, process: int) -> list[Effect]:
-        # Even if it is a gateway: its zones are cut off from each other.
+        # Allowed even for a gateway, which leaves its zones cut off from each other.
         return [*self._leave(process), *self.close(process)]
 
     def _leave(self, process: int) -> list[Effect]:
@@ -257,7 +257,7 @@ class ZonedKs(PlacedProcess):
         return effects
 
     def _zones_with(self, process: int) -> list[tuple[_Zone, int]]:
-        """The zones that we share with a process, and its number there."""
+        """Each zone that we share with a process, with the process's number in that zone."""
         return [(zone, zone.members.index(process)) for zone in self._zones if process in zone.members]
 
     def save(self) -> State:
@@ -273,7 +273,7 @@ class ZonedKs(PlacedProcess):
 
 
 def _zones_of(place: Place, me: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The members of each zone of a place, and whom each of them leads to."""
+    """For each zone of a place: its members, and the set of processes behind each member."""
     everybody = 1 << me | reach(place)
     blocks: dict[int, dict[int, int]] = {}
     for branch in place.branches:

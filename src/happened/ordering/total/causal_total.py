@@ -2,13 +2,13 @@
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   one order of all messages, which every process follows and which contains causal order, for
-           multicasts to arbitrary sets, oneself included. The application never blocks, and nothing is
-           carried beyond what `agreed` carries.
-Leaves out speed: a sender has one message at a time under agreement, the others wait in its outbox.
-Invariant  whatever is in the causal past of a message whose agreement begins has its final timestamp, and
-           our own timestamp is at least that. What we delivered had one; what we sent, because the outbox
-           waits for it. So a message's timestamp exceeds those of its whole past, and since its past has
-           been proposed for everywhere, no queue can let it pass.
+           multicasts to arbitrary sets, oneself included. The application never blocks, and messages carry no
+           more than those of `agreed`.
+Leaves out speed: a sender has one message at a time under agreement; its next ones wait in its outbox.
+Invariant  when the agreement on a message begins, every message in its causal past has a final timestamp, and
+           our own timestamp is at least as large. Messages that we delivered had a final timestamp; messages
+           that we sent have one because the outbox waits for it. So a message's timestamp exceeds those of
+           its whole past, and since all destinations have proposed for its past, no queue lets it overtake.
 """
 
 from collections import deque
@@ -58,5 +58,5 @@ class CausalTotalOrder(AgreedTotalOrder):
     def _begin_next(self) -> Iterator[Effect]:
         while self._outbox and not self._rounds:  # every message of ours has its final timestamp
             clock, dests, payload = self._outbox.popleft()
-            if dests & ~self.gone or dests >> self.me & 1:  # otherwise it was for those who have left
+            if dests & ~self.gone or dests >> self.me & 1:  # otherwise all its destinations have left
                 yield from self.begin(clock, dests, payload)

@@ -4,29 +4,30 @@ textbook (Distributed Computing, 2008, ch. 6), with a role that can be handed ov
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   one order of all messages, which every process follows and which contains causal order, for
            multicasts to arbitrary sets, oneself included; two hops until delivery.
-           `hand_over` gives the role to a named successor at any time, whatever is in flight; a coordinator
-           that leaves does so by itself. Who leaves delivers nothing from then on. When a coordinator is
-           expelled, the first process present succeeds it, and nothing is lost that those who stay have sent.
-Leaves out the order in which an expelled process delivered what nobody else had yet.
+           `hand_over` gives the role to a named successor at any time, whatever is in transit; a coordinator
+           that leaves does so by itself. A process that leaves delivers nothing from then on. When a
+           coordinator is expelled, the first process present succeeds it, and no message of another is lost.
+Leaves out the order in which an expelled process delivered messages that no other process had yet.
 Invariant  the coordinator takes the requests of each process in the order they were made (FIFO *in*: without
-           it the order would be total and not causal), and each destination delivers what the coordinator
-           orders in the order it was ordered (FIFO *out*: without it not even total). Links need not be
-           FIFO: a request names its sender's previous one, an order the one before it at its destination.
+           it the order would be total and not causal), and each destination delivers the coordinator's orders
+           in the order they were made (FIFO *out*: without it not even total). Links need not be FIFO: a
+           request names its sender's previous one, an order names the one before it at its destination.
 
-Epochs. Each hand-over begins a new one. A request carries the epoch its sender knows of: a process that
-knows of a later one passes it on, one that knows only of an earlier one keeps it until it hears.
+Epochs. Each hand-over begins a new epoch. A request carries the epoch that its sender knows: a process that
+knows a later one forwards it, one that knows only an earlier one keeps it until it hears more.
 
-Rounds. Every order has a *place* in the order of all. A process keeps its own requests, and the places of
-what it delivered, until it hears that everybody has delivered those: it says how far it is every SEEN_EVERY
-deliveries, of which long ones count for several, and the coordinator, which keeps what it has ordered, says
-how far everybody is. Once it keeps twice as much it asks those whom it waits for, so that somebody who gets
-little keeps nobody from forgetting. Somebody who is away does, and `kept_bytes` tells. Whenever nothing
-more comes from a process that has left, be it the coordinator, one that was, or one that passed a request
-on, everybody reports what it keeps to the first process that has not ended, and drops what has not arrived.
-That one orders all of it anew and is the coordinator from then on: what was delivered anywhere has the place
-it had, and the rest gets one that contradicts neither that nor causal order (sequencer_office.py). So each
-goes on with what it lacks, in the order that the others had it. Who leaves entrusts what it keeps to the
-others. A round is known by who has ended; its epochs begin at ROUND times the number of those.
+Rounds. Every order has a *place* in the total order. A process keeps its own requests, and the places of the
+messages it delivered, until it hears that all processes have delivered them. It reports its progress every
+SEEN_EVERY deliveries, of which long ones count for several; the coordinator, which keeps the orders it made,
+announces how far all processes are. When a coordinator keeps twice as much, it asks the processes that it
+waits for, so that one which gets few messages does not keep the others from forgetting. A process that is
+away does keep them from it, and `kept_bytes` shows this. Whenever no more comes from a departed process, be
+it a present or former coordinator or one that forwarded a request, all report what they keep to the first
+process that has not ended, and drop orders that have not arrived. That process orders everything anew and is
+the coordinator from then on: a message delivered anywhere keeps its place, and the others get places that
+contradict neither these nor causal order (sequencer_office.py). So each process goes on with what it lacks,
+in the order that the others had. A process that leaves hands what it keeps to the others. The set of ended
+processes identifies a round; its epochs begin at ROUND times their number.
 """
 
 from collections.abc import Iterable, Iterator
@@ -62,14 +63,14 @@ from .sequencer_office import (
 )
 
 ROUND = 1 << 20
-"""More than the hand-overs between two departures."""
+"""Larger than the number of hand-overs between two departures."""
 
 BESIDE = 256
-"""Bytes that a request takes beside its payload, about."""
+"""The approximate size of a request without its payload, in bytes."""
 
 UNTOLD = 3 * SEEN_EVERY * (LONG + BESIDE)
-"""At least what a process keeps of its own when nothing is under way: a weight of less than 2 * SEEN_EVERY
-is not asked for, and of less than that has been settled and is not told."""
+"""An upper bound on the bytes of its own requests that a process keeps when nothing is in transit: up to a
+weight of 2 * SEEN_EVERY no process is asked, and up to SEEN_EVERY more is settled but not announced."""
 
 
 REQUESTS = by_key(SequencerRequest, key_of)
@@ -103,22 +104,22 @@ class SequencerTotalOrder(Process):
     _last: MessageKey = kept(valued(NOBODY))  # the message delivered last
     _delivered: dict[int, int] = kept(TABLE)  # per sender the clock of its last message delivered here
     _held: dict[MessageKey, _Held] = kept(by_key(_Held, lambda held: held.order.after, in_order=True))
-    """By the message before it."""
-    _ahead: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # until we hear of a new coordinator
+    """Orders that wait, by the message that must be delivered just before."""
+    _ahead: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # to handle when we hear of a new coordinator
     _kept: dict[int, SequencerRequest] = kept(by_key(SequencerRequest, attrgetter("clock")))
-    """Our requests that not everybody may have."""
-    _entrusted: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # the same of those who leave
-    _recent: dict[MessageKey, Place] = kept(PAIRS)  # the places of what not everybody may have delivered
-    _unsaid: int = kept(within="succession")  # the weight of deliveries since we said how far we are
-    _place: Place = kept(valued(()), within="succession")  # of our last delivery
-    _ended: int = kept(within="succession")  # bit set: those of whom nothing more comes
+    """Our requests that some process may lack."""
+    _entrusted: dict[MessageKey, SequencerRequest] = kept(REQUESTS)  # such requests of departed processes
+    _recent: dict[MessageKey, Place] = kept(PAIRS)  # places of messages that some may not have delivered
+    _unsaid: int = kept(within="succession")  # the weight of our deliveries since our last progress report
+    _place: Place = kept(valued(()), within="succession")  # the place of our last delivery
+    _ended: int = kept(within="succession")  # bit set: processes from which no more comes
     _is_orphan: bool = kept(FLAG, within="succession")
-    """Whether we have reported, and not heard who is the coordinator."""
+    """Whether we have reported for a round and have not yet heard who is the coordinator."""
     _entrusted_until: Place = kept(valued(()), within="succession")
-    """What is entrusted is needed until everybody is at this place; (): not known yet."""
-    _is_asked: bool = kept(FLAG, within="succession")  # how far we are, and have not said so since
+    """`_entrusted` is needed until all processes have reached this place; (): not known yet."""
+    _is_asked: bool = kept(FLAG, within="succession")  # to report our progress, and have not yet
     _reports: dict[int, SequencerReport] = kept(by_key(SequencerReport, attrgetter("sender"), in_order=True))
-    """To us, as a successor."""
+    """The reports that we received as a successor."""
 
     def __init__(self, me: int, n: int, *, coordinator: int = 0) -> None:
         super().__init__(me, n)
@@ -130,12 +131,12 @@ class SequencerTotalOrder(Process):
 
     @property
     def coordinator(self) -> int:
-        """Who has the role, as far as we have heard."""
+        """The process that has the role, as far as we have heard."""
         return self._coordinator
 
     @property
     def has_role(self) -> bool:
-        """Whether we are the coordinator, and not only about to be."""
+        """Whether we are the coordinator; a successor that still collects reports is not."""
         return self._office is not None
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
@@ -150,7 +151,7 @@ class SequencerTotalOrder(Process):
     def kept_bytes(self) -> int:
         return max(self._kept_size - UNTOLD, 0)
 
-    # Who is there.
+    # Membership.
 
     def join(self, process: int) -> list[Effect]:
         effects = super().join(process)
@@ -176,7 +177,7 @@ class SequencerTotalOrder(Process):
         self._ended |= 1 << process
         epoch = self._ended.bit_count() * ROUND
         if self._epoch >= epoch or self.gone >> self.me & 1:
-            return effects  # as a newcomer, we have heard who coordinates after that round
+            return effects  # we joined later and know that round's coordinator
         self._epoch = epoch
         return effects + self._report()
 
@@ -184,12 +185,12 @@ class SequencerTotalOrder(Process):
         return tuple(sorted((place, *name) for name, place in self._recent.items()))
 
     def _pass_on_role(self) -> list[Effect]:
-        """As one who leaves, let the first one present be the coordinator."""
+        """Before we leave, hand the role to the first other process present."""
         others = self.others
         return self.hand_over(next(iter(unpack(others)))) if self._office is not None and others else []
 
     def hand_over(self, successor: int) -> list[Effect]:
-        """Give the role to another process; returns what to send, as any input does."""
+        """Give the role to another process; returns the effects to perform, as any input does."""
         if self._office is None:
             raise LocalProtocolError(f"process {self.me} is not the coordinator and has no role to hand over")
         if successor < 0 or not self.others >> successor & 1:
@@ -207,7 +208,7 @@ class SequencerTotalOrder(Process):
     # Rounds.
 
     def _report(self) -> list[Effect]:
-        """Tell the first process that has not ended what we know, and wait until it says who coordinates."""
+        """Report what we know to the first process that has not ended, and wait to hear who coordinates."""
         office, self._office = self._office or Office(), None
         self._is_orphan = True
         self._coordinator = successor = next(iter(unpack(((1 << self.n) - 1) & ~self._ended)))
@@ -221,7 +222,7 @@ class SequencerTotalOrder(Process):
         requests = (*self._kept.values(), *self._entrusted.values(), *self._ahead.values(), *early)
         told = self._ended, self._requested, self._last, self._place, delivered, self._places()
         report = SequencerReport(self.me, *told, held, requests)
-        self._held = {}  # all of it is ordered anew
+        self._held = {}  # the successor orders all of them anew
         return self._reported(report) if successor == self.me else [Send(successor, report)]
 
     def _reported(self, report: SequencerReport) -> list[Effect]:
@@ -231,8 +232,8 @@ class SequencerTotalOrder(Process):
         return self._redirect() or self._complete_round()
 
     def _redirect(self) -> list[Effect]:
-        """Tell those who report to us although their round is over, and see to what they have requested: as
-        newcomers, they may have sent it to a coordinator who was gone."""
+        """Answer processes that report to us for a round that is over, and handle their requests: these
+        newcomers may have sent them to a coordinator that was gone."""
         if self._is_orphan:
             return []
         effects: list[Effect] = []
@@ -247,9 +248,9 @@ class SequencerTotalOrder(Process):
         return effects
 
     def _complete_round(self) -> list[Effect]:
-        """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
+        """Once all present processes have reported, order everything that is known and become coordinator."""
         if self.gone & ~self._ended:
-            return []  # of whom more may come, and if we leave, from us: then there is another round
+            return []  # more may come from these, or from us if we leave: then another round follows
         reports = {process: r for process, r in self._reports.items() if r.ended == self._ended}
         if self.me not in reports or any(process not in reports for process in unpack(self.present)):
             return []
@@ -282,16 +283,16 @@ class SequencerTotalOrder(Process):
                 self._settled(message.place, message.requested)
                 return []
             case SequencerTestament():
-                self._entrusted_until = ()  # they are not in order before the next round
+                self._entrusted_until = ()  # the next round puts them in order
                 self._entrusted |= {(request.sender, request.clock): request for request in message.requests}
                 self._recent |= {(sender, clock): place for place, sender, clock in message.recent}
                 return []
             case SequencerReport():
                 return self._reported(message)
         if message.epoch < self._epoch or (message.epoch == self._epoch and not self._is_orphan):
-            return []  # a duplicate made by the network, or old news
+            return []  # a duplicate made by the network, or outdated
         if message.epoch // ROUND > self._epoch // ROUND:
-            # As a newcomer we have not reported in that round, and may have asked one who was gone.
+            # As a newcomer we did not report in that round, and may have asked a coordinator that was gone.
             self._ahead = {(self.me, clock): request for clock, request in self._kept.items()} | self._ahead
         self._epoch, self._is_orphan, self._office = message.epoch, False, None
         if isinstance(message, SequencerAnnouncement):
@@ -310,7 +311,7 @@ class SequencerTotalOrder(Process):
         return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
 
     def _resumed(self, since: int) -> list[Effect]:
-        """What was kept until there is a coordinator goes to it."""
+        """Handle the requests that were kept until a coordinator is known."""
         requests = [request for request in self._ahead.values() if request.epoch <= self._epoch]
         self._ahead = {key: request for key, request in self._ahead.items() if request.epoch > self._epoch}
         return [effect for request in requests for effect in self._handle(request, since)]
@@ -333,23 +334,23 @@ class SequencerTotalOrder(Process):
                 self.check(message, SequencerOrder)
 
     def _check_request(self, request: SequencerRequest) -> None:
-        # It need not be addressed to us: only the rest must make sense.
+        # We may be no destination of the request: check only its other fields.
         self.check(request._replace(dests=request.dests | 1 << self.me), SequencerRequest)
         if not 0 <= request.previous < request.clock or request.dests >> self.n:
             raise refusal(request, f"is no request after that of clock {request.previous}")
 
     def _handle(self, request: SequencerRequest, since: int) -> Iterator[Effect]:
-        """Order a request, pass it on, or keep it until we know what to do with it."""
+        """Order a request, forward it, or keep it until we know which of these to do."""
         if request.epoch > self._epoch:
             self._ahead[request.sender, request.clock] = request
         elif self._office is None:
             if self._is_orphan or self.gone >> self._coordinator & 1:
-                self._ahead[request.sender, request.clock] = request  # somebody succeeds, and we shall hear
+                self._ahead[request.sender, request.clock] = request  # a successor will announce itself
             else:
                 yield Send(self._coordinator, request._replace(epoch=self._epoch))
         elif self._ended >> request.sender & 1:
-            # The round after its sender's end has put in order all that anybody knew of it. This comes by one
-            # who has left, and may follow what is lost.
+            # After its sender ended, a round has ordered all its requests that any process knew. This one
+            # comes through a departed process, and may follow a request that is lost.
             return
         elif request.clock > self._office.taken.get(request.sender, 0):  # otherwise a duplicate
             early = self._office.early
@@ -381,9 +382,9 @@ class SequencerTotalOrder(Process):
 
     def _ordered(self, order: SequencerOrder, since: int) -> Iterator[Effect]:
         if order.epoch // ROUND < self._ended.bit_count():
-            return  # it is ordered anew in the round that we have reported for
+            return  # the round that we reported for orders this message anew
         if self.gone >> self.me & 1:
-            return  # others have our testament: they could not know what place this has
+            return  # others have our testament and cannot learn this message's place
         if order.clock <= self._delivered.get(order.sender, 0) or order.after in self._held:
             return  # a duplicate made by the network
         self._held[order.after] = _Held(order, since)
@@ -397,7 +398,7 @@ class SequencerTotalOrder(Process):
         if self._unsaid >= SEEN_EVERY or self._is_asked:
             yield from self._say()
 
-    # How far everybody is.
+    # Progress: which messages all processes have delivered.
 
     def _say(self) -> list[Effect]:
         if not self._unsaid:
@@ -406,12 +407,12 @@ class SequencerTotalOrder(Process):
         return self._seen(SequencerSeen(self.me, self._place, self._epoch))
 
     def _asked(self) -> list[Effect]:
-        """The coordinator waits for our word: now, or when what it has ordered for us comes."""
+        """The coordinator asks for our progress: report now, or when its next order for us comes."""
         self._is_asked = True
         return self._say()
 
     def _ask(self, office: Office) -> list[Effect]:
-        """As the coordinator, ask those whom we wait for."""
+        """As the coordinator, ask the processes that we wait for how far they are."""
         effects: list[Effect] = []
         for d in unpack(office.to_ask()):
             effects += self._asked() if d == self.me else [Send(d, SequencerSettled(self.me, (), 0))]
@@ -419,7 +420,7 @@ class SequencerTotalOrder(Process):
 
     def _seen(self, message: SequencerSeen) -> list[Effect]:
         if message.epoch // ROUND < self._ended.bit_count():
-            return []  # what has not arrived by then is ordered anew
+            return []  # orders that have not arrived by then are made anew
         if self._office is not None:
             self._office.has_seen(message.sender, message.place)
             return self._settle()
@@ -427,11 +428,11 @@ class SequencerTotalOrder(Process):
         return [Send(self._coordinator, message)] if knows_whom else []
 
     def _settle_much(self, office: Office) -> list[Effect]:
-        """As a new coordinator: nobody may have a word to say that would make us look at it."""
+        """As a new coordinator, settle now: perhaps no progress report will come to trigger it."""
         return self._settle() if office.keeps_much else []
 
     def _settle(self) -> list[Effect]:
-        """As the coordinator, tell everybody what need not be kept, if that is worth a message."""
+        """As the coordinator, announce what need not be kept any more, if it is worth a message."""
         office = self._office
         assert office is not None
         office.settling |= office.settle()
@@ -462,7 +463,7 @@ class SequencerTotalOrder(Process):
         ]
 
     def save(self) -> State:
-        # Requests stand in order of arrival, in which a hand-over passes them on, restored or not.
+        # Requests are kept in order of arrival, which a hand-over preserves, and so must a restored machine.
         return super().save() | {"office": None if self._office is None else self._office.state()}
 
     def load(self, state: State) -> None:

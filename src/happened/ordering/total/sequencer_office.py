@@ -1,17 +1,17 @@
-"""What processes and the coordinator of `sequencer` tell one another, what the coordinator keeps, and how a
-successor makes that from what everybody reports.
+"""The control messages of `sequencer`, the state that only the coordinator keeps, and how a successor builds
+that state from the reports of all processes.
 
-Places. A coordinator gives every message a *place* in the order of all: a tuple of numbers, compared from
-the left, (1,), (2,), … What a message's sender had delivered, and what was delivered at any of its
-destinations, has a smaller place; so has what the sender sent before.
+Places. A coordinator gives every message a *place* in the total order: a tuple of numbers, compared from the
+left, (1,), (2,), … Smaller places belong to the messages that its sender had delivered or sent before, and to
+those delivered before it at any of its destinations.
 
-Succession. When a coordinator is gone without a word, survivors know the places of what they have delivered
-or hold, and those stay. Of other messages nobody knows the place. Each of them gets one just after its lower
-bound: the largest of the place that its sender had reached when it sent it (`SequencerRequest.reached`), the
-places that those of its destinations have reached which lack it, and the place of its sender's previous
-message. The lost place was larger than that bound, hence the new one is smaller than those of all messages
-that follow causally, and it is larger than those of all that precede: for a message u that precedes v the
-bound of v is at least the lost place of u, unless both have the same sender.
+Succession. When a coordinator fails, survivors know the places of the messages they have delivered or hold,
+and these places stay. No survivor knows the places of the other messages. Each of these gets a place just
+after its lower bound: the largest of the place that its sender had reached when it sent it
+(`SequencerRequest.reached`), the places reached by those of its destinations that lack it, and the place of
+its sender's previous message. The lost place was larger than that bound, so the new one is smaller than those
+of all messages that follow causally. It is also larger than those of all that precede: for a message u that
+precedes v the bound of v is at least the lost place of u, unless both have the same sender.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,26 +24,26 @@ from ..messages import Application, Control
 from ..snapshots import TABLE, Part, kept, records, table, valued
 
 NOBODY: MessageKey = (0, 0)
-"""Before the first message; no message has clock 0."""
+"""Stands for the predecessor of the first message; no message has clock 0."""
 
 Place = tuple[int, ...]
-"""Where a message is in the order of all. (): before all."""
+"""A message's place in the total order; () is before all messages."""
 
 EVERYWHERE: Place = (CLOCK_LIMIT,)
-"""Behind every place."""
+"""After every place of a message."""
 
 SEEN_EVERY = 32
-"""After deliveries of so much weight a process says how far it is."""
+"""A process reports its progress after deliveries of this total weight."""
 
 LONG = 2048
-"""Bytes of a payload that weigh as much as a message."""
+"""So many bytes of payload weigh as much as one message."""
 
 FIRST: Place = (0,)
-"""Before every place."""
+"""Before every place of a message."""
 
 ROUNDS = 1 << 20
-"""More than there are rounds. Of two that insert after the same place, the later one does so before what the
-earlier one inserted: nobody knows more than that this is behind the bound."""
+"""Larger than the number of rounds. If two rounds insert after the same place, the later inserts before the
+earlier one's messages: all that is known of the new message is that it follows the bound."""
 
 
 def _place_text(place: Place) -> str:
@@ -51,7 +51,7 @@ def _place_text(place: Place) -> str:
 
 
 class _ThroughCoordinator(Application):
-    """Whoever is or was the coordinator may put it on a link."""
+    """A message that any present or former coordinator may put on a link."""
 
     via = None
 
@@ -63,23 +63,23 @@ class SequencerRequest(_ThroughCoordinator):
     """M(sender, clock) on its way to the coordinator."""
 
     previous: int  # the clock of its sender's previous request, 0 if none
-    epoch: int  # how many hand-overs whoever sends this has heard of
+    epoch: int  # how many hand-overs the process that sends this has heard of
     payload: bytes
-    reached: Place  # of the last message that its sender had delivered
+    reached: Place  # the place of the last message that its sender had delivered
     costs = 4 + 4
 
 
 class SequencerOrder(_ThroughCoordinator):
     """M(sender, clock) on its way from the coordinator to one destination."""
 
-    after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
+    after: MessageKey  # what the destination delivers just before it; NOBODY if it is first
     payload: bytes
     place: Place
-    epoch: int = 0  # that of the coordinator who sends it
+    epoch: int = 0  # the epoch of the coordinator that sends it
 
 
 class Unsettled(NamedTuple):
-    """A message that was ordered, and whose delivery at `missing` the coordinator has not heard of."""
+    """An ordered message whose delivery the processes in `missing` have not reported to the coordinator."""
 
     place: Place
     request: SequencerRequest
@@ -87,13 +87,13 @@ class Unsettled(NamedTuple):
 
 
 class SequencerHandover(Control):
-    """The role, for its receiver: what the coordinator must know to go on."""
+    """Gives its receiver the role, with the state that a coordinator needs."""
 
     counts = "taken tails early unsettled"
     epoch: int
-    taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
+    taken: tuple[MessageKey, ...]  # per sender, the clock of its last request that was ordered
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
-    early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
+    early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come yet
     place: int  # the first number of the last place given
     unsettled: tuple[Unsettled, ...]
 
@@ -107,16 +107,16 @@ class SequencerHandover(Control):
 
 
 class SequencerAnnouncement(Control):
-    """Who has the role from now on."""
+    """Names the process that has the role from now on."""
 
     epoch: int
     coordinator: int
-    place: Place = ()  # after a round, of the last message that it has put in order anew
+    place: Place = ()  # after a round, the place of the last message that it ordered anew
     costs = 4 + 2
 
 
 class SequencerSeen(Control):
-    """Process `sender` has delivered what was ordered to it up to this place."""
+    """Process `sender` has delivered all orders to it up to this place."""
 
     place: Place
     epoch: int
@@ -127,7 +127,7 @@ class SequencerSeen(Control):
 
 
 class SequencerSettled(Control):
-    """Everybody has delivered what was ordered up to this place, and with it the receiver's own requests up
+    """All processes have delivered the messages up to this place, among them the receiver's own requests up
     to the clock `requested`."""
 
     place: Place
@@ -139,17 +139,17 @@ class SequencerSettled(Control):
 
 
 class SequencerReport(Control):
-    """What a process knows of the order, for the one that goes on with it when another has ended."""
+    """What a process knows of the order; a successor collects these reports when a process has ended."""
 
     counts = "delivered recent held requests"
-    ended: int  # bit set: whose end this is about
+    ended: int  # bit set: the ended processes that define the round
     requested: int  # the clock of its last request
     last: MessageKey  # the message it delivered last
-    place: Place  # of that message
+    place: Place  # the place of `last`
     delivered: tuple[MessageKey, ...]  # per sender the clock of its last message delivered there
-    recent: tuple[tuple[Place, int, int], ...]  # (place, sender, clock) of what not everybody may have
+    recent: tuple[tuple[Place, int, int], ...]  # (place, sender, clock) of what some process may lack
     held: tuple[SequencerOrder, ...]
-    requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
+    requests: tuple[SequencerRequest, ...]  # its own requests that some process may lack
 
     def model_bytes(self) -> int:
         known = 16 + 6 * len(self.delivered) + 10 * len(self.recent)
@@ -160,7 +160,7 @@ class SequencerReport(Control):
 
 
 class SequencerTestament(Control):
-    """What a process that leaves would report: others do so instead."""
+    """What a leaving process would have to report later; the other processes report it instead."""
 
     counts = "recent requests"
     recent: tuple[tuple[Place, int, int], ...]  # as in a report
@@ -191,19 +191,19 @@ EARLY = table(
 
 
 class Office(Part):
-    """What only the coordinator keeps, and hands over."""
+    """The state that only the coordinator keeps, and hands over."""
 
-    taken: dict[int, int] = kept(TABLE)  # per sender the clock of its last request in order
+    taken: dict[int, int] = kept(TABLE)  # per sender, the clock of its last request that was ordered
     tails: dict[int, MessageKey] = kept(TABLE)  # per destination the last message ordered to it
     early: dict[MessageKey, tuple[SequencerRequest, int]] = kept(EARLY)  # by (sender, previous clock)
     place: int = kept()  # the first number of the last place given
-    unsettled: list[Unsettled] = kept(records(Unsettled))  # in order
+    unsettled: list[Unsettled] = kept(records(Unsettled))  # in the order of their places
     settled: tuple[Place, Place] = kept(valued(((), ())))
-    """How far everybody is, and how far everybody was told so."""
-    settling: dict[int, int] = kept(TABLE)  # per sender the clock of its last message between those two
-    seen: dict[int, Place] = kept(TABLE)  # per process how far it has said it is
-    settling_more: int = kept()  # what the messages between those two weigh beyond their number
-    asked: int = kept()  # bit set: those who have been asked how far they are and have not said so since
+    """The place up to which all processes have delivered, and the place up to which this was announced."""
+    settling: dict[int, int] = kept(TABLE)  # per sender, the clock of its last message between these places
+    seen: dict[int, Place] = kept(TABLE)  # per process, the place that it last reported
+    settling_more: int = kept()  # the weight of the messages between these places, less their number
+    asked: int = kept()  # bit set: processes that were asked for progress and have not answered
 
     def __init__(self, place: int = 0) -> None:
         self._begin(0)
@@ -231,8 +231,8 @@ class Office(Part):
         return self.unsettled_weight >= 2 * SEEN_EVERY
 
     def to_ask(self) -> int:
-        """The set of those whom the first unsettled message waits for, if much is unsettled. Each is asked
-        once until it answers."""
+        """If much is unsettled, the processes that the first unsettled message waits for, without those that
+        were asked before and have not answered yet."""
         if not self.keeps_much:
             return 0
         ask = self.missing(self.unsettled[0]) & ~self.asked
@@ -240,12 +240,12 @@ class Office(Part):
         return ask
 
     def missing(self, ordered: Unsettled) -> int:
-        """The set of those whose delivery of a message we have not heard of."""
+        """The processes that have not reported their delivery of this message."""
         place, _, missing = ordered
         return pack(d for d in unpack(missing) if self.seen.get(d, ()) < place)
 
     def settle(self) -> dict[int, int]:
-        """Drop what everybody has; per sender the clock of the last of its messages among that."""
+        """Drop the messages that all have delivered; returns, per sender, the last clock dropped."""
         done: dict[int, int] = {}
         count = 0
         for each in self.unsettled:
@@ -262,8 +262,8 @@ class Office(Part):
 
 
 def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office, list[Unsettled]]:
-    """The office of a successor, and what it must order anew: each message that somebody may lack, with its
-    place and those who lack it, in the order of places. `round_` is the number of the round, from 1."""
+    """A successor's office, and the messages it must order anew, by place: each message that some process may
+    lack, with its place and the set of processes that lack it. `round_` is the round's number, from 1."""
     delivered = {process: dict(report.delivered) for process, report in reports.items()}
     order = _in_order(reports, delivered, round_)
     known = [place for place, _ in order]
@@ -286,17 +286,17 @@ def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office
 def _in_order(
     reports: Mapping[int, SequencerReport], delivered: Mapping[int, Mapping[int, int]], round_: int
 ) -> list[tuple[Place, SequencerRequest]]:
-    """All that is known, by place. `delivered` is per process what it reports, by sender."""
+    """All known messages, by place. `delivered`: process -> sender -> last clock it reports delivered."""
     requests, places = _known(reports)
     found: list[tuple[Place, SequencerRequest]] = []
     inserted = 0
-    bounds: dict[int, Place] = {}  # per sender, the place of its last message so far, or the bound of that
+    bounds: dict[int, Place] = {}  # per sender, the place of its last message so far, or its bound
     for name in sorted(requests.keys() | places.keys()):
         sender = name[0]
         place = places.get(name, ())
         if not place:
             request = requests[name]
-            # Who has delivered it is beyond its place: then everybody has, and nobody keeps the place.
+            # Who has delivered it has passed its place, which is forgotten only after all have delivered it.
             there = [d for d in unpack(request.dests) if d in reports]
             reached = (reports[d].place for d in there if delivered[d].get(sender, 0) < request.clock)
             bounds[sender] = max(bounds.get(sender, FIRST), request.reached, *reached)
@@ -312,8 +312,8 @@ def _in_order(
 def _known(
     reports: Mapping[int, SequencerReport],
 ) -> tuple[dict[MessageKey, SequencerRequest], dict[MessageKey, Place]]:
-    """The requests that anybody has, and the places that anybody knows: whatever order the reports are in.
-    What is held is an order, from which its request can be told but for what its sender had reached."""
+    """The requests and the places that any process knows; the order of the reports does not matter. A held
+    message is an order, from which its request follows except for the field `reached`."""
     requests: dict[MessageKey, SequencerRequest] = {}
     places: dict[MessageKey, Place] = {}
     for _, report in sorted(reports.items()):
@@ -326,5 +326,5 @@ def _known(
         requests |= {(request.sender, request.clock): request for request in report.requests}
     for sender, clock in list(requests):
         if sender in reports and clock > reports[sender].requested:
-            del requests[sender, clock]  # made after its sender's report: it comes when we coordinate
+            del requests[sender, clock]  # made after its sender's report: it will come to us as coordinator
     return requests, places

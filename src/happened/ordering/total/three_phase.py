@@ -4,17 +4,17 @@
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   total order for multicasts to arbitrary sets, oneself included: all messages have one order that
            every process follows. 3 transmissions per destination, three hops until delivery.
-Leaves out the order in which one process sends: on links that reorder, or across overlapping groups, two
-           messages of one sender may be delivered in the other order; see causal_total.py.
+Leaves out the order of one sender's messages: on links that reorder, or across overlapping groups, two of
+           them may be delivered in reverse order; see causal_total.py.
 Invariant  a message's final timestamp is at least what each destination proposed for it, and every later
-           proposal of that destination is larger. So nothing that is still to come can be ordered before
-           the head of the queue once that has its final timestamp.
+           proposal of that destination is larger. So once the head of the queue has its final timestamp, no
+           message that comes later can be ordered before it.
 
-The sender of a message offers a timestamp, each destination proposes one at least as large, the largest
+The sender of a message offers a timestamp, each destination proposes one at least as large, and the largest
 becomes final; destinations deliver in the order of (final timestamp, sender, clock).
 
 The textbook chapter of docs/papers.md prints this algorithm (Fig. 2.9) in a form in which two processes can
-disagree on two messages. It has three repairs here, each of them needed:
+deliver two messages in different orders. Three repairs are made here, each of them needed:
   - propose max(priority + 1, ts), so that no two proposals of one process are equal;
   - raise the priority on FINAL too, so that a later proposal is beyond every message delivered;
   - order by (timestamp, sender, clock), so that equal timestamps are no tie.
@@ -48,16 +48,16 @@ from .three_phase_survival import (
 
 AT_LEAVE = "delivers nothing more and is not waited for to propose. What it sent is decided and delivered"
 AT_EXPULSION = "is not waited for to propose; the first one present decides what it sent, as all report"
-"""What the facts of both protocols say."""
+"""The text about expulsions in the facts of both protocols."""
 
 WIRE = WireFormat(36, "happened.wire.total:THREE_PHASE")
 
 
 class _Round(NamedTuple):
-    """A message of ours that lacks proposals."""
+    """A message of ours for which some destinations have not proposed yet."""
 
     dests: int
-    missing: int  # who has yet to propose, bit set
+    missing: int  # bit set: destinations that have not proposed yet
     highest: int
 
 
@@ -89,9 +89,9 @@ class _Entry(NamedTuple):
 
 class AgreedTotalOrder(Process):
     """Both sides of the algorithm; a protocol says when the agreement on a multicast begins. A process that
-    leaves still proposes for what is on its way to it; whoever has heard that it leaves does not wait for
-    that, and then does not tell it the final timestamp either. It delivers nothing more: what it told the
-    others before it left is all that they can know of its order."""
+    leaves still proposes for messages on their way to it. A sender that has heard of the departure waits for
+    no proposal of it and sends it no final timestamp. A departed process delivers nothing more: what it told
+    the others before it left is all that they can know of its delivery order."""
 
     facts = Facts(
         name="agreed",
@@ -104,17 +104,17 @@ class AgreedTotalOrder(Process):
 
     _timestamp: int = kept(within="phases")  # the textbook's `clock`
     _priority: int = kept(within="phases")
-    _numbers: dict[int, int] = kept(TABLE, within="phases")  # per destination how many messages we sent it
+    _numbers: dict[int, int] = kept(TABLE, within="phases")  # per destination, how many messages we sent
     _rounds: dict[int, _Round] = kept(ROUNDS, within="phases")  # by clock
     _queue: dict[MessageKey, _Entry] = kept(
         by_key(_Entry, lambda entry: key_of(entry.message), in_order=True), within="phases"
     )
     _seen: dict[int, tuple[int, frozenset[int]]] = kept(SEEN, within="phases")
-    """Per sender: all up to here, and these beyond."""
+    """Per sender: all numbers up to the first value have arrived, and those in the set."""
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._heap: list[tuple[int, int, int]] = []  # places; those no entry has any more are skipped
+        self._heap: list[tuple[int, int, int]] = []  # places of entries; outdated ones are skipped
         self._survival = Survival(me)
 
     @property
@@ -221,7 +221,7 @@ class AgreedTotalOrder(Process):
     def _proposed(self, proposal: AgreedProposal) -> Iterator[Effect]:
         open_round = self._rounds.get(proposal.clock)
         if open_round is None or not open_round.missing >> proposal.by & 1:
-            return  # proposed twice
+            return  # a repeated proposal
         dests, missing, highest = open_round
         missing &= ~(1 << proposal.by)
         yield from self._gathered(proposal.clock, _Round(dests, missing, max(highest, proposal.timestamp)))
@@ -261,12 +261,12 @@ class AgreedTotalOrder(Process):
 
     @property
     def _decides(self) -> int:
-        """Who decides the messages of those who were expelled: the first one that has not ended."""
+        """The process that decides the messages of expelled senders: the first one that has not ended."""
         return next(p for p in range(self.n) if not self._survival.ended >> p & 1)
 
     def _conclude(self) -> list[Effect]:
-        """Decide what we can, if it is us who decides. Of those who are going more may come, which others
-        would report: there is another round when that has ended."""
+        """Decide what we can, if the decision is ours. We wait while more may come from a departing process,
+        since others would report that too: another round follows when that process has ended."""
         if self.gone & ~self._survival.ended or self._decides != self.me:
             return []
         decided = self._survival.conclude(self.present)
@@ -278,14 +278,14 @@ class AgreedTotalOrder(Process):
         return [Send(p, AgreedFinals(self.me, tuple(sorted(each)))) for p, each in sorted(finals.items())]
 
     def _gathered(self, clock: int, opened: _Round) -> Iterator[Effect]:
-        """Keep a round of ours, or close it if nothing is missing."""
+        """Keep the round of a message of ours, or close it if no proposal is missing."""
         dests, missing, highest = opened
         if missing:
             self._rounds[clock] = opened
             return
         del self._rounds[clock]
         if not dests:
-            return  # it was for somebody who has left
+            return  # all its destinations have left
         self._timestamp = max(self._timestamp, highest)
         final = AgreedFinal(self.me, clock, highest)
         yield from self.to_each(final, dests & ~(1 << self.me))
@@ -296,7 +296,7 @@ class AgreedTotalOrder(Process):
         key = (final.sender, final.clock)
         entry = self._queue.get(key)
         if entry is None or entry.final or self.gone >> self.me & 1:
-            return  # told twice, or we have left
+            return  # a duplicate, or we have left
         self._priority = max(self._priority, final.timestamp)
         self._timestamp = max(self._timestamp, final.timestamp)
         self._queue[key] = entry = entry._replace(timestamp=final.timestamp, final=True)
@@ -320,15 +320,15 @@ class AgreedTotalOrder(Process):
 
     @property
     def pending_count(self) -> int:
-        return len(self._queue)  # listing what each waits for takes time and memory in the square of that
+        return len(self._queue)  # listing what each waits for takes quadratic time and memory
 
     @property
     def pending_bytes(self) -> int:
         return sum(len(entry.message.payload) for entry in self._queue.values())
 
     def pending(self) -> list[Held]:
-        """A message waits for those at or before its place that lack a final timestamp; if it is one of them,
-        for itself."""
+        """A message waits for each message at or before its place without a final timestamp; this may be
+        itself."""
         held, tentative = [], []
         for entry in sorted(self._queue.values(), key=lambda entry: entry.place):
             if not entry.final:

@@ -1,18 +1,18 @@
-"""What processes of `agreed` and `causal-total` tell one another, what they keep in case that a sender is
-expelled, and who decides its messages then.
+"""The messages of `agreed` and `causal-total`, what processes keep in case that a sender is expelled, and
+which process then decides the timestamps of that sender's messages.
 
-A sender that stops may have told the final timestamp of a message to some of its destinations only. So who
-hears a final timestamp keeps it until all other destinations have delivered the message: each says now and
-then how far it is, as the smallest timestamp that it may still deliver at, which never decreases. A message
-whose final timestamp is smaller than that has been delivered there.
+A sender that stops may have told the final timestamp of a message to only some of its destinations. So a
+process that hears a final timestamp keeps it until all other destinations have delivered the message. Each
+reports its progress now and then, as the smallest timestamp at which it may still deliver, which never
+decreases. A message whose final timestamp is smaller has been delivered there.
 
-When nothing more comes from the expelled one, everybody reports what it knows of its messages to the first
-process that has not ended. That one decides each message of which all destinations present have reported:
-its final timestamp if anybody knows it, and otherwise the largest of what those who have the message
-proposed. Either is at least what each of them proposed, as the invariant of three_phase.py requires, and not
-larger than the final timestamp that nobody may know any more, so that what follows the message still does.
+When no more comes from an expelled sender, all processes report what they know of its messages to the first
+process that has not ended. That process decides each message on which all present destinations have reported:
+its final timestamp if any report has it, and otherwise the largest timestamp that destinations which have the
+message proposed. Either is at least what each of them proposed, as the invariant of three_phase.py requires,
+and not larger than a final timestamp that no survivor knows any more, so messages that follow it still do.
 
-If the one that decides goes, everybody reports anew to the next, with what it has been told by the first.
+If the deciding process goes, all report anew to the next one, and include what the first told them.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from ..snapshots import TABLE, Keeper, by_key, kept
 class AgreedMessage(Application):
     """Phase 1, REVISE_TS: the message with its sender's timestamp."""
 
-    number: int  # 1, 2, … among the messages of this sender to this destination
+    number: int  # its number (1, 2, …) among this sender's messages to this destination
     timestamp: int
     payload: bytes
     costs = 4 + 4
@@ -59,7 +59,7 @@ class AgreedFinal(Control):
 
 
 class AgreedSeen(Control):
-    """Process `sender` has delivered all that it ever will before this timestamp."""
+    """Process `sender` will deliver nothing more with a timestamp below this one."""
 
     timestamp: int
     via = field("sender")
@@ -68,7 +68,7 @@ class AgreedSeen(Control):
 
 
 class Known(NamedTuple):
-    """What a process knows of the timestamp of M(sender, clock): the final one, or what it has proposed."""
+    """What a process knows of M(sender, clock)'s timestamp: the final one, or its own proposal."""
 
     sender: int
     clock: int
@@ -78,10 +78,10 @@ class Known(NamedTuple):
 
 
 class AgreedReport(Control):
-    """What process `sender` knows of the messages of those who were expelled."""
+    """What process `sender` knows of the messages of expelled processes."""
 
     counts = "known"
-    ended: int  # bit set: those of whom it gets nothing more
+    ended: int  # bit set: processes from which it gets nothing more
     known: tuple[Known, ...]
     via = field("sender")
 
@@ -90,8 +90,8 @@ class AgreedReport(Control):
 
 
 class AgreedFinals(Control):
-    """Phase 3 of messages of others: what process `sender` has decided in the place of one who was expelled,
-    or knows and passes on before it leaves."""
+    """Phase 3 for messages of other senders: final timestamps that process `sender` has decided in place of
+    an expelled process, or passes on before it leaves."""
 
     counts = "finals"
     entry_bytes = 10
@@ -100,22 +100,22 @@ class AgreedFinals(Control):
 
 
 SEEN_EVERY = 32
-"""After so many deliveries of what others keep, a process says how far it is."""
+"""A process reports its progress after so many deliveries of messages that other processes keep."""
 
 Finals = dict[int, list[tuple[int, int, int]]]
-"""Per process, (sender, clock, timestamp) of each message whose final timestamp it must be told."""
+"""Per process: (sender, clock, timestamp) of each message whose final timestamp it must be told."""
 
 
 class Survival(Keeper):
-    """The final timestamps of messages of others that somebody may lack, and what becomes of the expelled."""
+    """Final timestamps that other processes may lack, and the state of decisions about expelled senders."""
 
     finals: dict[MessageKey, Known] = kept(by_key(Known, key_of, in_order=True), within="finals")
     seen: dict[int, int] = kept(TABLE, within="finals")
-    """Per process the timestamp before which it has delivered everything."""
-    unsaid: int = kept(within="finals")  # deliveries since we said how far we are
-    unsaid_to: int = kept(within="finals")  # bit set: whom those concern
-    expelled: int = kept(within="expelled")  # bit set: those whose messages somebody may not have decided
-    ended: int = kept(within="expelled")  # bit set: those of whom nothing more comes
+    """Per process, the timestamp before which it has delivered everything."""
+    unsaid: int = kept(within="finals")  # deliveries since we last reported our progress
+    unsaid_to: int = kept(within="finals")  # bit set: the other destinations of these messages
+    expelled: int = kept(within="expelled")  # bit set: senders whose messages may be undecided somewhere
+    ended: int = kept(within="expelled")  # bit set: processes from which no more comes
     reports: dict[int, AgreedReport] = kept(
         by_key(AgreedReport, attrgetter("sender"), in_order=True), within="expelled"
     )  # to us, as the first one present
@@ -125,7 +125,7 @@ class Survival(Keeper):
         self._begin(0)
 
     def others(self, known: Known) -> int:
-        """The destinations of a message who may need its final timestamp from us, or from whom we need it."""
+        """The destinations that may need a message's final timestamp from us, or we from them."""
         return known.dests & ~(1 << self.me | 1 << known.sender) if known.sender != self.me else 0
 
     def keep(self, known: Known, gone: int) -> None:
@@ -138,7 +138,7 @@ class Survival(Keeper):
             self.unsaid_to |= others
 
     def say(self) -> int:
-        """Whom to tell how far we are, now; a bit set."""
+        """The processes to which to report our progress now, as a bit set."""
         if self.unsaid < SEEN_EVERY:
             return 0
         to, self.unsaid, self.unsaid_to = self.unsaid_to, 0, 0
@@ -149,7 +149,7 @@ class Survival(Keeper):
         self.drop(gone)
 
     def drop(self, gone: int) -> None:
-        """Drop the final timestamps that nobody lacks."""
+        """Drop the final timestamps that no other destination lacks."""
         seen = self.seen
         self.finals = {
             name: known
@@ -158,14 +158,14 @@ class Survival(Keeper):
         }
 
     def forget(self, process: int) -> None:
-        """Everybody has decided the messages of this process."""
+        """All processes have decided the messages of this process."""
         self.expelled &= ~(1 << process)
         self.finals = {name: known for name, known in self.finals.items() if known.sender != process}
         if not self.expelled:
             self.reports = {}
 
     def testament(self, gone: int) -> Finals:
-        """Whom to tell which final timestamps, before we leave."""
+        """Per process, the final timestamps that we must tell it before we leave."""
         found: Finals = {}
         for known in self.finals.values():
             for d in unpack(self.others(known) & ~gone):
@@ -178,7 +178,7 @@ class Survival(Keeper):
             self.reports[report.sender] = report
 
     def conclude(self, present: int) -> Finals:
-        """As the first one present, decide what can be decided; each message once."""
+        """As the first process present, decide what can be decided; each message is decided once."""
         current = {p: report for p, report in self.reports.items() if not self.ended & ~report.ended}
         decided = decide(current, present)
         found: Finals = {}
@@ -197,14 +197,14 @@ class Survival(Keeper):
 
 
 def decide(reports: Mapping[int, AgreedReport], present: int) -> dict[MessageKey, int]:
-    """The final timestamp of each message that somebody lacks it of, if all destinations present have
-    reported."""
+    """The final timestamp of each message that some process lacks it of, provided that all present
+    destinations have reported."""
     every: dict[MessageKey, list[Known]] = {}
     for report in reports.values():
         for known in report.known:
             every.setdefault(key_of(known), []).append(known)
     return {
-        name: max(k.timestamp for k in told)  # the final one, if anybody knows it: no proposal was larger
+        name: max(k.timestamp for k in told)  # no proposal exceeds a final one
         for name, told in sorted(every.items())
         if not all(k.is_final for k in told) and all(d in reports for d in unpack(told[0].dests & present))
     }
