@@ -120,7 +120,7 @@ def in_one_piece(neighbours: Callable[[str], Iterable[str]], starts: Iterable[st
     searches that meet continue as one.
     """
     fronts = {name: deque([name]) for name in starts}  # key: the first vertex of each search
-    leader: dict[str, str] = {}  # who reached a vertex: the first of a search, or of one that went on as this
+    leader: dict[str, str] = {}  # reached vertex -> start of the search, or of the search it merged into
 
     def search_of(name: str) -> str:
         while name not in fronts:
