@@ -265,7 +265,7 @@ def complete(summary: Frontier, frontier: Frontier) -> Frontier:
 @compiled
 def complete_rows(vectors, last, keys, old, seq_bits):  # type: ignore[no-untyped-def]
     n = last.size
-    known = np.empty(n, vectors.dtype)  # to the old events joined so far, who thus cover older ones
+    known = np.empty(n, vectors.dtype)  # entries of all joined vectors; they cover older events
     for r in range(vectors.shape[0]):
         known[:] = 0
         for p in range(n):

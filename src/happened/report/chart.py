@@ -223,7 +223,7 @@ class Stroke(NamedTuple):
         """The SVG attributes that draw these dashes; "" if no other line coincides with this piece."""
         if self.turns == 1:
             return ""
-        dash = min(DASH, dist(self.start, self.end) / self.turns)  # on a short piece, too, each has its turn
+        dash = min(DASH, dist(self.start, self.end) / self.turns)  # shortened so that each line has its turn
         rest, begin = (self.turns - 1) * dash, (self.turns - self.turn) % self.turns * dash
         return f' stroke-dasharray="{dash:.4g} {rest:.4g}" stroke-dashoffset="{begin:.4g}"'
 

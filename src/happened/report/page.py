@@ -417,7 +417,7 @@ def _witness(context: Context, row: dict[str, Any]) -> str:
     marks = []
     for level, (process, kind, message) in enumerate(steps, 1):
         label = clipped(f"{kind}\n{message}".strip(), 13)
-        drawn = KINDS.index(kind if kind in KINDS else "internal")  # which those are that were left out
+        drawn = KINDS.index(kind if kind in KINDS else "internal")  # left-out events are drawn as internal
         marks.append(Mark(process, level, drawn, label, message, fault=level == early + 1))
     arrows = [Arrow(i, i + 1) for i in range(early - 1)]
     if path:

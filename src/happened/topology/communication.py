@@ -40,7 +40,7 @@ class Topology:
     routers: frozenset[str] = frozenset()  # processes that forward and are no destinations of the application
     zones: Mapping[str, Zone] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    separators: tuple[tuple[str, ...], ...] = ()  # claimed; of each, the first forwards
+    separators: tuple[tuple[str, ...], ...] = ()  # claimed to be separators; the first member forwards
 
     @property
     def applications(self) -> tuple[str, ...]:
