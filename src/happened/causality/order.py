@@ -163,8 +163,8 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     deliveries, send, dest, channel, seq, vectors, queue, channel_ends, channel_sender, dest_channels,
     same_sender_only,
 ):  # fmt: skip
-"""Kernel of `overtaken`. queue holds the slots of each channel in sending order; channel k's slots end at
-channel_ends[k]; channel_sender is its sender's entry in vectors."""
+    """Kernel of `overtaken`. queue holds the slots of each channel in sending order; channel k's slots end at
+    channel_ends[k]; channel_sender is its sender's entry in vectors."""
     overtaken = np.full(deliveries, -1, np.int64)
     delivered = np.zeros(send.size, np.bool_)
     head = np.zeros(channel_ends.size, np.int64)
