@@ -104,8 +104,8 @@ def _slot(c: Computation, unit: Unit) -> int:
 
 
 def _carrying(c: Computation, alive: Ints, destination: int) -> list[int]:
-    """The slots whose copies carry the unit: it is necessary just before their send, and copies of a message
-    to the unit's own destination carry it only there."""
+    """The slots whose copies carry the unit: it is necessary just before their send. If the message also goes
+    to the unit's destination, only that copy carries it."""
     slots = []
     for m in range(len(c.send)):
         e = int(c.send[m])

@@ -90,7 +90,7 @@ class Whole:
 def conclude(
     folder: AnyPath, totals: Counter[str], questions: Sequence[Question], gaps: str = REFUSE
 ) -> dict[str, Any]:
-    """Write an empty table wherever nobody wrote a part, and return the summary."""
+    """Write an empty table for each table without parts, and return the summary."""
     for name, schema in tables_of(questions).items():
         if not (folder / name).exists():
             write_part(folder / name, "empty", schema.empty_table())

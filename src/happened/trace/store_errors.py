@@ -1,6 +1,6 @@
-"""What goes wrong with object stores, in sentences that say what to do.
+"""Turn errors of object stores into sentences that say what to do.
 
-The libraries' own texts are long, and may quote the request.
+The libraries' own error texts are long, and may quote the request.
 """
 
 import os
@@ -38,7 +38,7 @@ ABSENT = ("Unrecognized filesystem", "compiled without", "Unable to load libjvm"
 
 @contextmanager
 def explained(path: "StorePath") -> Iterator[None]:
-    """Turn what pyarrow raises into a CausalityError that says what to do; FileNotFoundError stays."""
+    """Turn errors of pyarrow into a CausalityError that says what to do; FileNotFoundError stays."""
     try:
         yield
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def store_error(path: "StorePath", error: Exception) -> CausalityError:
 
 
 def reason_of(path: "StorePath", error: Exception) -> str | None:
-    """What is wrong and what to do; None if nothing is known about such an error."""
+    """What went wrong and what to do; None for an unknown error."""
     text = str(error)
     code = re.search(r"AWS Error (\w+) during (\w+)", text)
     said = f" ({code[1]} during {code[2]})" if code else ""

@@ -214,7 +214,7 @@ def total_row(computation: str, legs: Iterable[tuple[Event, Event]]) -> dict[str
 def early_row(
     computation: str, order: str, early: Event, overtaken: Event, path: Iterable[Event]
 ) -> dict[str, Any]:
-    """A row of VIOLATIONS, from two deliveries."""
+    """A row of VIOLATIONS, from an early delivery and one that it overtook."""
     of_early = early.process, early.message, early.seq, early.id
     of_overtaken = overtaken.message, overtaken.seq, overtaken.id
     told = (computation, order, *of_early, *of_overtaken, steps(path))
