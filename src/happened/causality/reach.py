@@ -1,8 +1,7 @@
 """Which events can be reached along happened-before, and which cause each event waited for last.
 
 Kernels over a computation, or a union, in its topological order. An event's direct causes are the event
-before it on its process, its `source` and its `causes`.
-Cost of each kernel: linear in events and edges.
+before it on its process, its `source` and its `causes`. Cost of each kernel: linear in events and edges.
 
 For computations whose vectors would be too wide (commit graphs and other DAGs), bit sets compute
 reachability. A pass assigns one bit to each of 64 events. Each later event gets a word: the bits of those

@@ -161,8 +161,7 @@ def is_stored_whole(file: pq.ParquetFile, stored: pa.Field) -> bool:
 
 
 def is_unread(stored: pa.Field) -> bool:
-    """Whether the column can be ignored: it has only nulls, or numbers of any type that no analysis
-    reads."""
+    """Whether the column can be ignored: it has only nulls, or numbers of any type that no analysis reads."""
     is_number = pa.types.is_integer(stored.type) and pa.types.is_integer(BY_NAME[stored.name].type)
     return pa.types.is_null(stored.type) or (stored.name in CARRIED and is_number)
 

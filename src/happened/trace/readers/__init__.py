@@ -2,8 +2,7 @@
 
 A reader consists of three pure functions, see draft.py: `parse(source, options)` gives the drafts of one file
 or, for formats that are `line_by_line`, of any part of one; `assemble(drafts, options)` makes rows from all
-drafts of some computations; `counts(drafts)` gives a file's counts for a computation, for people to
-compare.
+drafts of some computations; `counts(drafts)` gives a file's counts for a computation, for people to compare.
 """
 
 from collections.abc import Callable, Iterable

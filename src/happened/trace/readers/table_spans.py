@@ -34,8 +34,7 @@ class Nanoseconds(int):
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
     """The rows of a batch in the form of parsed JSON: structs and maps become objects without nulls, bytes
-    hexadecimal digits, timestamps and intervals Nanoseconds, decimals numbers, dates
-    ISO text."""
+    hexadecimal digits, timestamps and intervals Nanoseconds, decimals numbers, dates ISO text."""
     columns = [_values(column) for column in batch.columns]
     for row in zip(*columns, strict=True):
         yield {name: value for name, value in zip(batch.schema.names, row, strict=True) if value is not None}
