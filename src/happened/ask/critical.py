@@ -191,8 +191,7 @@ class Ground(NamedTuple):
 
 def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Ground]:
     """One Ground for all requests whose events led to events of other requests and never back, and one Ground
-    for each other request, with all events that its own events led to.
-    """
+    for each other request, with all events that its own events led to."""
     edges, (time, timed) = history.edges, history.clock
 
     def ground(first: int, end: int, of: list[int], group: Ints) -> Ground:

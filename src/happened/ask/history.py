@@ -124,8 +124,7 @@ class History:
     @cached_property
     def relevant(self) -> Ints:
         """Whether each event is marked as relevant. If all events of a computation are marked, none of them
-        counts as relevant.
-        """
+        counts as relevant."""
         c = self.union
         owner = c.owner[c.process]
         tells: Ints = np.bincount(owner, c.relevant) < np.bincount(owner)

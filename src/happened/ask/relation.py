@@ -27,8 +27,7 @@ from .history import Asked, History, Occurrence, load, load_whole
 
 class ChainStep(NamedTuple):
     """An event of a chain, and which edge from the previous one leads to it: `process`, `message`, `cause`,
-    `clock` (only a clock says that the previous one came first), or `begin`.
-    """
+    `clock` (only a clock says that the previous one came first), or `begin`."""
 
     edge: str
     event: Occurrence

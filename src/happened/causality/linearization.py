@@ -110,8 +110,7 @@ def admissible(
     chain_offsets: Ints, process: Ints, source: Ints, effects: Ints, causes: Ints, blocked: Ints
 ) -> Ints:
     """Whether each event, in chain order, can be admitted: it is not blocked, and the previous event on its
-    process, its source, and the causes of these effects are admitted.
-    """
+    process, its source, and the causes of these effects are admitted."""
     stuck = np.flatnonzero(blocked)  # a blocked event gets itself as a predecessor
     effects, causes = np.concatenate([effects, stuck]), np.concatenate([causes, stuck]).astype(np.int64)
     order = np.argsort(effects, kind="stable")

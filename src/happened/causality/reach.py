@@ -157,8 +157,7 @@ def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:
 
 def causal_path(c: Computation, vectors: Ints, first: int, last: int) -> list[int]:
     """A chain of events from `first` to `last`: each follows the previous one on its process, delivers its
-    message or records it as a cause. Requires that `first` happened before `last`.
-    """
+    message or records it as a cause. Requires that `first` happened before `last`."""
     p = c.process[first]
     return path_by_column(c, vectors[:, p - c.first[p]], first, last)
 
@@ -278,8 +277,7 @@ def _known(known, offsets, causes):  # type: ignore[no-untyped-def]
 @compiled
 def _is_later(u, than, since, waited, before):  # type: ignore[no-untyped-def]
     """Whether cause u was waited for rather than cause `than` (-1: none); `before` is the event before on the
-    process.
-    """
+    process."""
     if than < 0 or since[u] != since[than]:
         return than < 0 or since[u] > since[than]
     ours = since[waited[u]] if waited[u] >= 0 else NEVER

@@ -79,8 +79,7 @@ def import_files(
 
 class _Import:
     """One import in progress: files are parsed one after another, and computations assembled bucket by
-    bucket.
-    """
+    bucket."""
 
     def __init__(
         self, files: Sequence[AnyPath], name: str, options: Options, work: Path, folder: AnyPath
@@ -322,8 +321,7 @@ def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[Quarantin
 
 def refuse_nothing(events: int, first: Sequence[QuarantinedRecord]) -> None:
     """TraceFormatError if nothing became an event: names the faults of the files, or says that they are
-    empty.
-    """
+    empty."""
     if events:
         return
     problems = [each for each in first if each.reason not in (EMPTY, NO_EVENTS)] or first

@@ -241,8 +241,7 @@ class Question:
     """Subclasses set the class variables and define `whole`. To answer for computations cut into epochs as
     well, they define `look` and `tell`, `stamped`, or `fold`, or Spark has a step for them
     (spark.by_epoch.steps). `stamped` is not called for computations with many processes, since nothing holds
-    whole vectors there.
-    """
+    whole vectors there."""
 
     name: ClassVar[str]  # for the command line
     help: ClassVar[str]  # one line that says what the question answers

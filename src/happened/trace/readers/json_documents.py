@@ -106,8 +106,7 @@ def _one_after_another(file: str, text: str, error: Exception) -> Iterator[tuple
 
 def records(source: Source, lists: Iterable[str]) -> Iterator[tuple[int, Any, dict[str, Any]]]:
     """(number, record, innermost enclosing object) for the members of `lists`, and of the lists in those
-    fields of objects; the number is a line number, or counts the records of a document.
-    """
+    fields of objects; the number is a line number, or counts the records of a document."""
     names = tuple(lists)
     count = 0
     for line, document in document_or_lines(source):

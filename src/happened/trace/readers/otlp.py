@@ -47,8 +47,7 @@ def parse(source: Source, options: Options) -> Parsed:
 
 def spans_of(document: Any) -> Iterator[tuple[dict[str, str], Any]]:
     """(facts of the resource, span) for every span; a value of another structure comes as a span without
-    resource.
-    """
+    resource."""
     for name in WRAPPERS:
         if isinstance(document, dict) and isinstance(document.get(name), dict):
             document = document[name]

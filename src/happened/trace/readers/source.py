@@ -41,8 +41,7 @@ class Source:
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """(number, text) of every line that is not blank, without its line end; without the partial line at
-        which a compressed file was cut off.
-        """
+        which a compressed file was cut off."""
         for number, text in self.numbered:
             is_whole = text.endswith("\n") or not any(fault.reason.startswith(CUT) for fault in self.faults)
             if text.strip() and is_whole:
@@ -179,8 +178,7 @@ def _opened(
     path: AnyPath, faults: list[QuarantinedRecord], number: Callable[[], int] = lambda: 0
 ) -> Iterator[IO[bytes]]:
     """The bytes of a file, uncompressed. A cut or damaged stream is recorded before the rest of its last line
-    is read; `number` gives the number of the last line before that.
-    """
+    is read; `number` gives the number of the last line before that."""
 
     def note(error: Exception) -> None:
         where = " after this line" if number() else ""

@@ -173,8 +173,7 @@ class SpanGraph:
 
     def _sent_to(self, j: int, receivers: Sequence[int]) -> str | None:
         """The channel that span j sent to. A consumer's channel is where it took its message from, and a call
-        goes through no queue, even if its caller names one.
-        """
+        goes through no queue, even if its caller names one."""
         queued = self._kind[j] == "producer" or any(self._ties[i, j] == PUBLISH for i in receivers)
         return self.spans[j].channel if queued and self._kind[j] != "consumer" else None
 
@@ -193,8 +192,7 @@ class SpanGraph:
 
     def _deliver(self, requests: list[list[int]], incoming: list[list[int]]) -> list[list[list[int]]]:
         """Turn the starts of callees and consumers into deliveries, or add deliveries before them. Return the
-        deliveries from each queue, as one run for each span.
-        """
+        deliveries from each queue, as one run for each span."""
         sent_by = {self.events[event].span: name for name, event in self.senders.items()}
         queues: dict[str, list[list[int]]] = {}
         for i, sources in enumerate(incoming):
@@ -225,8 +223,7 @@ class SpanGraph:
 
     def _handle(self, queues: list[list[list[int]]]) -> None:
         """Order the deliveries from each queue. A batch is handed over at once, and the order in which it
-        lists its messages is no evidence: they are put in an order in which they can have been sent.
-        """
+        lists its messages is no evidence: they are put in an order in which they can have been sent."""
         levels = [self._by_time(runs) for runs in queues]
         if any(len(run) > 1 for runs in queues for run in runs):
             for earlier_runs, later_runs in (pair for level in levels for pair in pairwise(level)):
@@ -315,8 +312,7 @@ class SpanGraph:
 
     def _threads_of_control(self) -> list[list[tuple[int, int, int]]]:
         """Spans (with start and end) that one clock orders: spans of one parent, of one thread or task. A
-        span without a known end can only come after others.
-        """
+        span without a known end can only come after others."""
         groups: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         for i, span in enumerate(self.spans):
             times = interval(span)
