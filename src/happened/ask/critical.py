@@ -146,8 +146,7 @@ class Spent:
 def concluded(
     spent: Spent, saved: Mapping[Between, int], path_of: Callable[[str], RequestPath]
 ) -> CriticalPath:
-    """The answer, from the time on all paths, the savings of places, and the path of a request by its
-    name."""
+    """The answer, from the time on all paths, places' savings, and the path of a request by name."""
     slowest = path_of(spent.slowest)
     names = sorted(spent.took)
     shares = (
@@ -323,8 +322,7 @@ def _spent_by(path: Sequence[_Step]) -> dict[Between, int]:
 
 
 def _last(ground: Ground, then: Ints) -> Ints:
-    """The time of the last event of each request, if events happen at the times `then`; ignores untimed
-    ones."""
+    """The time of the last event of each request, if events happen at times `then`; skips untimed ones."""
     timed = np.flatnonzero((ground.when != NEVER) & (ground.codes >= 0))
     last = np.full(max(ground.requests, default=0) + 1, NEVER)
     here = timed[ground.codes[timed] < last.size]

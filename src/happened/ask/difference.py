@@ -163,8 +163,7 @@ class _Run:
         return computation_predecessors(self.history.union, self._vectors, common)
 
     def are_before(self, e: Ints, f: Ints) -> Ints:
-        """For each pair of events of e and f: whether the first happened before the second at the same
-        place."""
+        """For pairs of events of e and f: whether the first happened before the second at one place."""
         c = self.history.union
         p = c.process[e]
         same = c.owner[p] == c.owner[c.process[f]]

@@ -48,8 +48,7 @@ def find_event(history: History, text: str, end: End = "last") -> int:
 
 
 def find_request(history: History, text: str) -> int:
-    """The number of the request that this text names: by its id, the beginning of its id, or one of its
-    events."""
+    """The number of the request that this text names by id, a beginning of the id, or one of its events."""
     codes, names = history.requests
     exact = [number for number, name in enumerate(names) if name == text]
     starting = [number for number, name in enumerate(names) if text and name.startswith(text)]

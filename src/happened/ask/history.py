@@ -133,8 +133,7 @@ class History:
 
     @cached_property
     def knows(self) -> Callable[[int], Ints]:
-        """A function of a process: for each event, how many of the process's events are in its past, with
-        itself.
+        """A function of a process: for each event, how many of its events are in the past, with itself.
 
         The most recently used columns are cached, up to MOST_KNOWN numbers.
         """
@@ -146,13 +145,12 @@ class History:
 
     @cached_property
     def attribute(self) -> Callable[[str], pa.Array]:
-        """A function of an attribute's name: its value for each row of the table, null for rows without
-        it."""
+        """A function of an attribute's name: its value for each row of the table, null if absent from it."""
         return cache(lambda name: _column(pc.map_lookup(self.table["attributes"], name, "first")))
 
     @cached_property
     def places(self) -> tuple[Ints, list[str]]:
-        """The place of each event, by number, and the names of all places: services, or processes without
+        """The place of each event, by number, and the names of all places: services, or processes in no
         one."""
         named = pc.coalesce(self.attribute("service"), _column(self.table["process"]))
         encoded = named.dictionary_encode()
@@ -275,7 +273,7 @@ def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def is_answered(path: AnyPath) -> bool:
-    """Whether a path holds an analysis's tables. CausalityError if it holds only some of the needed
+    """Whether a path holds an analysis's tables. CausalityError if some needed ones are missing from the
     tables."""
     if not path.is_dir() or not matching(path / "stamps", "*.parquet"):
         return False

@@ -93,7 +93,7 @@ class Frontier:
 
     @classmethod
     def beginning(cls, processes: int, width: int | None = None) -> "Frontier":
-        """The empty frontier of an empty past; `width` is the length of vectors, None: the number of
+        """The empty frontier of an empty past; `width` is the length of vectors, None: number of
         processes."""
         width = processes if width is None else width
         return cls(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, width), np.int32))
@@ -128,8 +128,7 @@ class Arranged:
 
 
 def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> Arranged:
-    """Put an epoch in order. TraceFormatError on a cycle, gap, too long process or cause outside the
-    frontier.
+    """Put an epoch in order. TraceFormatError on a cycle, gap, long process or cause outside the frontier.
 
     `known` is an earlier result for this epoch; it is returned unchanged if the same old events enter.
     """

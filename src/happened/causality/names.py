@@ -44,8 +44,7 @@ def codes_of(*columns: pa.Array | pa.ChunkedArray) -> tuple[list[Ints], list[str
 
 
 def hashes(names: pa.Array | Sequence[str]) -> Ints:
-    """A 64-bit hash of each name, equal in every process (FNV-1a, and a final mix so that any bits are
-    usable)."""
+    """A 64-bit hash of each name, equal in every process (FNV-1a, with a final mix: any bits are usable)."""
     names = pa.array(names, pa.string()) if not isinstance(names, pa.Array) else names
     if not len(names):
         return np.empty(0, np.uint64)

@@ -91,8 +91,7 @@ def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdi
 
 
 class FaultsOfOrder(NamedTuple):
-    """Slots: early deliveries with one slot that each overtook; lost causes with the delivery that shows
-    each."""
+    """Slots: early deliveries and a slot overtaken by each; lost causes and the delivery showing each."""
 
     deliveries: int
     early: Ints
@@ -207,7 +206,7 @@ def follow_lost(  # type: ignore[no-untyped-def]
     vectors, send, dest, sender, lost_seq, channel_ends, channel_sender, channel_entry, dest_channels,
     same_sender_only,
 ):  # fmt: skip
-    """For each lost slot, by channel and seq, the first delivery whose message was sent after it; -1:
+    """For each lost slot, by channel and seq, the first delivery with a later send; -1:
     none."""
     found = np.full(lost_seq.size, -1, np.int64)
     head = np.zeros(channel_ends.size, np.int64)

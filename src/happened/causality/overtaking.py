@@ -66,7 +66,7 @@ class Overtaking:
         named: Named,
         answers: Answers,
     ) -> None:
-        """Report the findings of this epoch's deliveries; slots as in EpochView, with NEVER for those in
+        """Report what this epoch's deliveries show; slots as in EpochView, with NEVER for those in
         `later`."""
         rows: list[dict[str, Any]] = []
         known_to_us = _slot_keys(np.array([*self._overtaken], np.int64).reshape(-1, 3))
@@ -93,7 +93,7 @@ class Overtaking:
         self._told = {key for key in self._told if key[:2] in still}
 
     def _tell_known(self, early: Ints, named: Named, answers: Answers) -> None:
-        """Report early deliveries, given as rows of EARLY, whose overtaken messages are delivered; can be
+        """Report early deliveries, given as rows of EARLY, whose overtaken messages are delivered; maybe
         many."""
         for order, chosen in (("causal", early), ("fifo", early[early[:, 7] > 0])):
             names = [

@@ -68,7 +68,7 @@ def _keep_maximal(candidate, maximal, count, vectors, entry, seq):  # type: igno
 
 @compiled
 def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newest):  # type: ignore[no-untyped-def]
-    """(effects, causes) by event index, for events in topological order; each effect's causes are
+    """(effects, causes) by event index, for events in topological order; causes of one effect are
     consecutive.
 
     Entry k of an event's vector is about process first[p] + k, where p is the event's process.

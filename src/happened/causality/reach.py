@@ -72,8 +72,7 @@ class Edges(NamedTuple):
         return Edges(before, offsets_of(same)[self.offsets], self.causes[same])
 
     def part(self, first: int, end: int) -> "Edges":
-        """The edges among the events first to end - 1, renumbered; no edge may lead into them from
-        outside."""
+        """The edges among the events first to end - 1, renumbered; no edge may enter from outside."""
         offsets, before = self.offsets[first : end + 1], self.before[first:end]
         causes = self.causes[offsets[0] : offsets[-1]] - first
         return Edges(np.where(before >= 0, before - first, -1), offsets - offsets[0], causes)

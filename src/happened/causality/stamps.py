@@ -60,8 +60,7 @@ def stamp_computation(computation: Computation) -> Ints:
 
 
 def stamp_columns(computation: Computation) -> Iterator[tuple[range, Ints]]:
-    """The vectors in blocks of columns: (entries, events x entries). Columns are independent of one
-    another."""
+    """The vectors in blocks of columns: (entries, events x entries). Columns do not depend on one another."""
     c = computation
     entry = np.arange(c.processes) - c.first
     width = max(1, MOST_CELLS // (4 * max(1, c.events)))

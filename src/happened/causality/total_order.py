@@ -47,7 +47,7 @@ class Sequences:
         return int(count), pairs, marked
 
     def could_disagree(self) -> bool:
-        """Whether these deliveries could have been in contradictory orders; if not, there is nothing to
+        """Whether these deliveries could have been in contradictory orders; if not, nothing is there to
         judge."""
         return bool(has_circuit(self.message, self.dest, self.messages, self.dest_ends.size))
 

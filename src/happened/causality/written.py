@@ -121,8 +121,7 @@ def is_wide(events: pa.Table, writes_vectors: bool = False) -> bool:
 def large_computations(
     events: pa.Table, writes_vectors: bool = False, most_events: int | None = None
 ) -> list[str]:
-    """The computations that are too large to be processed whole: too many processes, or over
-    `most_events`."""
+    """The computations that are too large to process whole: too many processes, or over `most_events`."""
     if events.num_rows**2 <= MOST_CELLS and events.num_rows <= (most_events or events.num_rows):
         return []
     sizes = sizes_of(events)
@@ -287,7 +286,7 @@ def _relevant(folder: AnyPath, wanted: Known | None, keys: pa.Table) -> pa.Array
 
 
 def _causes(stamps: pa.Table, processes: pa.Table) -> pa.Array:
-    """For each stamp, by NAME, the newest event of each other process that it knows and its previous one
+    """For each stamp, by NAME, the newest event of each other process that it knows and the one before does
     not."""
     row, number, seq = listed(stamps)
     if not stamps["clock"].null_count:  # entries that exceed the previous stamp's

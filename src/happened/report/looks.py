@@ -66,8 +66,7 @@ class Looks:
         return self.of.computations if self.of is not None else ()
 
     def href(self, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
-        """The address that shows these events (at most two) or levels on the page; "" if the page lacks
-        them."""
+        """The address that shows these events (at most two) or levels on the page; "" if it lacks them."""
         names = [each.c.name for each in self.computations]
         if not self.page or computation not in names:
             return ""
@@ -168,8 +167,7 @@ def _window(prepared: Prepared) -> Window:
 
 
 def _around(levels: Ints, fault: Ints) -> tuple[int, int]:
-    """The levels of a witness, with one more on either side; of a long witness only the end, with the
-    fault."""
+    """The levels of a witness, with one more on either side; of a long one only the end, with the fault."""
     low, high = max(1, int(fault.min()) - 1), int(fault.max()) + 1
     while low < high and int(((levels >= low) & (levels <= high)).sum()) > MOST_DRAWN:
         low += 1

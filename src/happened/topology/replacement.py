@@ -16,8 +16,7 @@ def without(topology: Topology, failed: str, heir: str | None = None) -> Topolog
 
 
 def with_heir(topology: Topology, failed: str, heir: str) -> Topology:
-    """The topology with an heir, new or present, in the failed process's place; the heir also gets its
-    links."""
+    """The topology with an heir, new or present, in the failed process's place; the heir gets its links."""
     return _replaced(topology, failed, heir, linked=heir)
 
 

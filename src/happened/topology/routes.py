@@ -54,7 +54,7 @@ class RoutingPlan:
 
     @cached_property
     def filters(self) -> list[NamedSeparator]:
-        """The separators at which some process filters, each once, with the present processes they
+        """The separators at which some process filters, each once, with the present processes that it
         separate."""
         here = pack(i for i, place in enumerate(self.places) if place.branches)
         found = dict.fromkeys(cut for place in self.places for cut in place.separators)
@@ -119,8 +119,7 @@ def derive(
 def _appoint(
     graph: "nx.Graph[str]", separators: Iterable[tuple[str, ...]]
 ) -> tuple["nx.Graph[str]", dict[str, tuple[str, ...]], list[tuple[str, ...]]]:
-    """The graph that carries messages, the witnesses of each forwarder, and the separators without
-    witnesses."""
+    """The graph that carries messages, each forwarder's witnesses, and the separators without witnesses."""
     carriers = nx.Graph(graph)
     witnesses: dict[str, tuple[str, ...]] = {}
     watching: set[str] = set()
@@ -165,8 +164,7 @@ def _can_witness(
 
 
 def _middle(graph: "nx.Graph[str]") -> str:
-    """A vertex in the middle of a long shortest path: the centre of a tree, near it in other graphs;
-    O(links)."""
+    """A vertex in the middle of a long shortest path: the centre of a tree, near it elsewhere; O(links)."""
     start = next(iter(graph))
     for _ in range(2):
         way: list[str] = list(nx.single_source_shortest_path(graph, start).values())[-1]
@@ -199,8 +197,7 @@ def _hypertree(graph: "nx.Graph[str]", root: str) -> list[tuple[str, ...]]:
 
 
 class _Placing:
-    """Turn blocks into places: which processes each is a route to, as bit sets, from the leaves to the
-    root."""
+    """Turn blocks into places: which processes each leads to, as bit sets, from leaves to root."""
 
     def __init__(
         self,
@@ -409,7 +406,7 @@ def _sides_without(branches: Branches, witnesses: Mapping[int, int], members: in
 
 
 def _links_of_witnesses(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """For each witness of each forwarder: the processes it gets copies from, and those that get copies with
+    """For each witness of each forwarder: the processes that send it copies, and those that get copies with
     it."""
     for forwarder, watching in witnesses.items():
         around = 1 << forwarder | watching | pack(branch.towards for branch in branches[forwarder])

@@ -227,7 +227,7 @@ def shared(topology: Topology) -> list[tuple[str, ...]]:
 
 
 def every(topology: Topology) -> list[NamedSeparator]:
-    """The useful separators, then larger boundaries, then a minimum and a balanced cut if the graph is
+    """The useful separators, then larger boundaries, then a minimum and balanced cut if the graph is
     small."""
     graph = topology.graph
     cuts: list[tuple[str, tuple[str, ...] | None]] = []

@@ -41,8 +41,7 @@ P = TypeVar("P", bound=AnyPath)
 
 @contextmanager
 def whole_file(path: AnyPath) -> Iterator[Path]:
-    """A local path to write to; if the body succeeds, the file becomes `path`, replacing any existing
-    file."""
+    """A local path to write to; if the body succeeds, it becomes `path`, replacing any existing file."""
     path = any_path(path)
     if isinstance(path, StorePath):
         with tempfile.TemporaryDirectory(prefix="happened-") as folder:

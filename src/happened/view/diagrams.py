@@ -41,8 +41,7 @@ def relevant_count(prepared: Prepared) -> int:
 
 
 def hasse(prepared: Prepared, standalone: str = "") -> str:
-    """The Hasse diagram of the relevant events (of all, if none is): an arrow from each immediate
-    predecessor.
+    """The Hasse diagram of the relevant events (of all, if none is): an arrow per immediate predecessor.
 
     An event stands on the lane of its process, to the right of all events that happened before it.
     """

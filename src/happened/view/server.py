@@ -66,8 +66,7 @@ class Windows:
         return len(self._up_to) - 1
 
     def window(self, low: int, high: int) -> bytes:
-        """The scene of these levels and a margin; if it has too many events, of the levels in their
-        middle."""
+        """The scene of these levels and a margin; if these have too many events, of those in the middle."""
         if self.prepared.c.events <= MOST_EVENTS:
             return scene(self.prepared)
         low, high = self._bounded(low, high)
@@ -86,8 +85,7 @@ class Windows:
         return max(1, middle - half), min(depth, middle + half)
 
     def slice(self, e: int, direction: str) -> bytes:
-        """The scene of an event's past or future; if it has over MOST_EVENTS events, the nearest levels
-        only."""
+        """The scene of an event's past or future; if over MOST_EVENTS events, the nearest levels only."""
         c, levels = self.prepared.c, self.prepared.levels
         extent = past(c, e) if direction == "past" else future(c, e)
         note = f"The {direction} of {c.event(e).id}."
@@ -164,8 +162,7 @@ class Followed:
             return self._viewed.about(MOST_COMPUTATIONS, notes)
 
     def windows(self, computation: int) -> Windows:
-        """The windows of the computation with this number in `about`; of the first if no such number
-        exists."""
+        """The windows of the computation with this number in `about`; of the first if none exists."""
         with self._lock:
             known = self._windows
             if not known:

@@ -74,8 +74,7 @@ def _scene(story: dict[str, Any]) -> bytes:
 
 
 def _table(story: dict[str, Any]) -> pa.Table:
-    """The steps as a trace of internal events, where each arrival is caused by the step that sent its
-    copy."""
+    """The steps as a trace of internal events, each arrival caused by the step that sent its copy."""
     names, rows, seen = story["names"], list[dict[str, Any]](), Counter[int]()
     for step in story["steps"]:
         seen[step["process"]] += 1
@@ -145,8 +144,7 @@ def _told(story: dict[str, Any]) -> Steps:
 
 
 def _shown(step: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The lines of a step: each line's kind, rule and text. The knowledge of processes is shown
-    separately."""
+    """The lines of a step: each line's kind, rule and text. Knowledge is shown separately."""
     named = ((each, f" ({each['rule']})" if each["rule"] else "") for each in step["rules"])
     rules = {f"{each['about']} {each['what']}{rule}: {each['reason']}": each["rule"] for each, rule in named}
     held = {f"{step['process']} holds {each}" for each in step["held"]}

@@ -7,8 +7,7 @@ misdelivered   sent, but not to this process, which delivered it nevertheless
 never_sent     delivered, but the trace has no send of it
 sent_outside   the same in a window of a trace: the send may be outside, and `sender` is unknown
 
-`received_seq`, `received_at` and the latencies are those of the first delivery; `copies` counts all
-deliveries.
+`received_seq`, `received_at` and latencies are those of the first delivery; `copies` counts deliveries.
 """
 
 from typing import ClassVar

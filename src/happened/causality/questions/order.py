@@ -132,8 +132,7 @@ def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later:
 
 
 def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
-    """The lost causes that deliveries of the epoch show, for senders among the columns; one row of SHOWN
-    each.
+    """The lost causes that deliveries of the epoch show, with senders among the columns; a row of SHOWN each.
 
     A later epoch may show the same ones again: the first delivery of all counts.
     """

@@ -82,8 +82,7 @@ class Subject:
 
     @property
     def is_wide(self) -> bool:
-        """Whether there are no messages, and too many vector entries to hold: questions do without
-        vectors."""
+        """Whether there are no messages, and too many vector entries to hold: there are no vectors."""
         c = self.computation
         return c.events * c.width > MOST_CELLS and not c.message_codes.size
 
@@ -197,7 +196,7 @@ class Fold:
         return None
 
     def absorb(self, other: "Fold") -> bool:
-        """Try to take over the work of another walk; return whether it succeeded, so that `other` is not
+        """Try to take over the work of another walk; return whether it succeeded and `other` is not
         needed."""
         return False
 

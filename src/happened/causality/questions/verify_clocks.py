@@ -110,8 +110,7 @@ def _rows(logged: Ints, entries: Ints) -> Ints:
 
 
 def dense_clocks(logged: Ints, entries: Ints, own: Ints, width: int) -> Ints:
-    """Logged clocks as rows; `own` is the column of each process, `width` for processes without a column
-    here.
+    """Logged clocks as rows; `own` is the column of each process, `width` for those without one here.
 
     logged    (process, seq) of each event with a clock, by process and seq
     entries   (process, seq, another process, count) of the clocks' entries, with or without zeros

@@ -97,8 +97,7 @@ def _steps(operation: dict[str, Any]) -> Iterator[tuple[bool, str]]:
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
-    """Assemble drafts whose `links` are the values that they wrote and whose `parents` are those they
-    read."""
+    """Assemble drafts whose `links` are the values they wrote and whose `parents` are those they read."""
     result = Assembly()
     for group in by_computation(drafts).values():
         seq: Counter[str] = Counter()

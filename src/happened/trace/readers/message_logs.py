@@ -42,8 +42,7 @@ def pair(
     *,
     fifo: bool = False,
 ) -> None:
-    """Set kind, message and, if the source lacks destinations, `to` as the processes that received the
-    message.
+    """Set kind, message and, if the source lacks destinations, `to`: the processes that received the message.
 
     `contents` maps the identity of a message, as far as the source gives it, to its transmissions; `name`
     names a message after its send, or after a receive without a send.

@@ -11,7 +11,7 @@ A span has two events, its start and its end. The edges, by kind:
                nested    a span that is not detached ends before its parent
                sequence  of two spans of one parent, or of one thread or task, the one that ended before the
                          other started comes first, by the clock they share
-               queue     events of one instance that send to, or handle, one channel follow the instance's
+               queue     events of one instance that send to, or handle, one channel follow its
                          clock
                clock     the order of a process's clock, with --clock-order only
                message   a message leaves, or arrives, apart from the start or end of its span
@@ -328,8 +328,7 @@ class SpanGraph:
         return list(groups.values())
 
     def _note_peers(self, requests: list[list[int]], parentage: Parentage) -> None:
-        """Record the peers of spans: whom they called, or who called them, if the other side recorded
-        nothing.
+        """Record the peers of spans: whom they called or who called them, if that side recorded nothing.
 
         Nested calls are layers of one call: only the innermost spans record its peer.
         """
@@ -421,8 +420,7 @@ def interval(span: Draft) -> tuple[int, int] | None:
 
 
 def sequences(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """(earlier, later) for spans (name, start, end) that do not overlap, without pairs that follow from
-    others.
+    """(earlier, later) for spans (name, start, end) that do not overlap, without pairs implied by others.
 
     If one span ended before a second started, and the second ended before a third started, the first and
     third are not paired. Equal times imply no order.

@@ -53,8 +53,7 @@ def _content(span: Draft) -> tuple[Any, ...]:
 
 
 def counts(spans: list[Draft], place: str = "service") -> dict[str, int | set[str]]:
-    """Counts of one file, for people to compare; an edge is a pair of records, and halves count
-    separately."""
+    """Counts of one file, for people to compare; an edge is a pair of records; halves count separately."""
     spans = [span for span in spans if not span.absent]
     halves = halves_of(spans)
     pairs = [(span, spans[i]) for span in spans for id in span.parents for i in halves.get(id, ())]

@@ -191,8 +191,7 @@ def _otlp_span(record: Any, facts: Mapping[str, str]) -> Parsed:
 
 
 def _since_1970(value: Any) -> Any:
-    """A time in nanoseconds, if the value is a time; a number's size shows its unit. Other values
-    unchanged."""
+    """A time in nanoseconds, if the value is a time; a number's size shows its unit. Others are unchanged."""
     if isinstance(value, Nanoseconds):
         return int(value)
     try:
