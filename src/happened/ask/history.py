@@ -150,8 +150,7 @@ class History:
 
     @cached_property
     def places(self) -> tuple[Ints, list[str]]:
-        """The place of each event, by number, and the names of all places: services, or processes in no
-        one."""
+        """The place of each event, by number, and the names of all places: services, or else processes."""
         named = pc.coalesce(self.attribute("service"), _column(self.table["process"]))
         encoded = named.dictionary_encode()
         return encoded.indices.to_numpy()[self.union.row].astype(np.int64), encoded.dictionary.to_pylist()
@@ -273,8 +272,7 @@ def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def is_answered(path: AnyPath) -> bool:
-    """Whether a path holds an analysis's tables. CausalityError if some needed ones are missing from the
-    tables."""
+    """Whether a path holds an analysis's tables. CausalityError if some needed ones are missing."""
     if not path.is_dir() or not matching(path / "stamps", "*.parquet"):
         return False
     lacking = [name for name in NEEDED if not matching(path / name, "*.parquet")]

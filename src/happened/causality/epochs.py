@@ -93,8 +93,7 @@ class Frontier:
 
     @classmethod
     def beginning(cls, processes: int, width: int | None = None) -> "Frontier":
-        """The empty frontier of an empty past; `width` is the length of vectors, None: number of
-        processes."""
+        """The empty frontier of an empty past; vectors have `width` entries, None: one per process."""
         width = processes if width is None else width
         return cls(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, width), np.int32))
 

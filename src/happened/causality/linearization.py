@@ -36,7 +36,7 @@ def find(keys: Ints, wanted: Ints) -> Ints:
 
 @compiled
 def first_deliveries(deliveries, process, message, send, dest_offsets, slot_dest, slot_delivery, fate):  # type: ignore[no-untyped-def]
-    """Fill slot_delivery and fate; deliveries must be in chain order, each process's first first."""
+    """Fill slot_delivery and fate; deliveries must be in chain order: the first of each process is first."""
     for e in deliveries:
         m = message[e]
         if send[m] < 0:

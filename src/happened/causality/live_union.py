@@ -132,7 +132,7 @@ def advance(
 
 
 def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Table:
-    """The rows by computation, process and seq, each event once; the first `kept` rows were ones."""
+    """The rows by computation, process and seq, each event once; the first `kept` rows were stored."""
     (computation,), _ = codes_of(table["computation"])
     (process,), names = codes_of(table["process"])
     seq = table["seq"].to_numpy()

@@ -206,8 +206,7 @@ def follow_lost(  # type: ignore[no-untyped-def]
     vectors, send, dest, sender, lost_seq, channel_ends, channel_sender, channel_entry, dest_channels,
     same_sender_only,
 ):  # fmt: skip
-    """For each lost slot, by channel and seq, the first delivery with a later send; -1:
-    none."""
+    """For each lost slot, by channel and seq, the first delivery with a later send; -1 for none."""
     found = np.full(lost_seq.size, -1, np.int64)
     head = np.zeros(channel_ends.size, np.int64)
     head[1:] = channel_ends[:-1]

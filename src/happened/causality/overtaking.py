@@ -66,8 +66,7 @@ class Overtaking:
         named: Named,
         answers: Answers,
     ) -> None:
-        """Report what this epoch's deliveries show; slots as in EpochView, with NEVER for those in
-        `later`."""
+        """Report what this epoch's deliveries show; slots are as in EpochView, with NEVER in `later`."""
         rows: list[dict[str, Any]] = []
         known_to_us = _slot_keys(np.array([*self._overtaken], np.int64).reshape(-1, 3))
         awaited = np.isin(_slot_keys(delivered), known_to_us)
@@ -93,8 +92,7 @@ class Overtaking:
         self._told = {key for key in self._told if key[:2] in still}
 
     def _tell_known(self, early: Ints, named: Named, answers: Answers) -> None:
-        """Report early deliveries, given as rows of EARLY, whose overtaken messages are delivered; maybe
-        many."""
+        """Report early deliveries (rows of EARLY, possibly many) whose overtaken messages are delivered."""
         for order, chosen in (("causal", early), ("fifo", early[early[:, 7] > 0])):
             names = [
                 pa.repeat(self._computation, len(chosen)),

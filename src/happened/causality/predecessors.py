@@ -68,8 +68,7 @@ def _keep_maximal(candidate, maximal, count, vectors, entry, seq):  # type: igno
 
 @compiled
 def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newest):  # type: ignore[no-untyped-def]
-    """(effects, causes) by event index, for events in topological order; causes of one effect are
-    consecutive.
+    """(effects, causes) by event index, for events in topological order; causes of one effect are adjacent.
 
     Entry k of an event's vector is about process first[p] + k, where p is the event's process.
     """

@@ -47,8 +47,7 @@ class Sequences:
         return int(count), pairs, marked
 
     def could_disagree(self) -> bool:
-        """Whether these deliveries could have been in contradictory orders; if not, nothing is there to
-        judge."""
+        """Whether these deliveries could have contradictory orders; if not, there is nothing to judge."""
         return bool(has_circuit(self.message, self.dest, self.messages, self.dest_ends.size))
 
     def cycles(self, disagreeing: Ints) -> list[list[Leg]]:

@@ -286,8 +286,7 @@ def _relevant(folder: AnyPath, wanted: Known | None, keys: pa.Table) -> pa.Array
 
 
 def _causes(stamps: pa.Table, processes: pa.Table) -> pa.Array:
-    """For each stamp, by NAME, the newest event of each other process that it knows and the one before does
-    not."""
+    """For each stamp by NAME, the newest event of each other process that the previous stamp did not know."""
     row, number, seq = listed(stamps)
     if not stamps["clock"].null_count:  # entries that exceed the previous stamp's
         same = [np.diff(encode_names(stamps[name])[0], prepend=-1) == 0 for name in NAME[:2]]
@@ -295,7 +294,7 @@ def _causes(stamps: pa.Table, processes: pa.Table) -> pa.Array:
         before = np.where((same[0] & same[1])[row], seq[starts[np.maximum(row - 1, 0)] + number], 0)
         row, number, seq = (each[seq > before] for each in (row, number, seq))
     computations = processes["computation"].combine_chunks()
-    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # by BY_P: of number 0
+    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # BY_P order: of process 0
     name = processes["process"].combine_chunks().take(pa.array(first[row] + number))
     others = pc.not_equal(name, stamps["process"].take(pa.array(row))).to_numpy()
     columns = [name.filter(pa.array(others)), pa.array(seq[others].astype(np.int64))]

@@ -54,8 +54,7 @@ class RoutingPlan:
 
     @cached_property
     def filters(self) -> list[NamedSeparator]:
-        """The separators at which some process filters, each once, with the present processes that it
-        separate."""
+        """The separators where some process filters, each once, with the present processes on each side."""
         here = pack(i for i, place in enumerate(self.places) if place.branches)
         found = dict.fromkeys(cut for place in self.places for cut in place.separators)
         separators = []

@@ -227,8 +227,7 @@ def shared(topology: Topology) -> list[tuple[str, ...]]:
 
 
 def every(topology: Topology) -> list[NamedSeparator]:
-    """The useful separators, then larger boundaries, then a minimum and balanced cut if the graph is
-    small."""
+    """The useful separators, then larger boundaries, then a minimum and a balanced cut of a small graph."""
     graph = topology.graph
     cuts: list[tuple[str, tuple[str, ...] | None]] = []
     if len(graph) * graph.number_of_edges() <= MOST_FOR_CUTS:

@@ -64,7 +64,7 @@ def _codes(values: pa.ChunkedArray | pa.Array) -> Ints:
 
 
 def _codes_of_lists(lists: pa.Array, *, sort: bool) -> Ints:
-    """Numbers for lists, equal for equal lists; null equals an empty list; `sort` ignores order."""
+    """Numbers for lists, equal for equal lists; null equals an empty list; `sort` ignores the order."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     members = _codes(pc.list_flatten(lists))
     if sort:

@@ -48,7 +48,7 @@ class Prepared:
 
     @property
     def fault_count(self) -> int:
-        """The number of faults that a page lists: violations, repeated and misdelivered messages."""
+        """The number of faults that a page lists: violations, repeated deliveries and misdeliveries."""
         astray = np.isin(self.c.fate, (REPEATED, MISDELIVERED, NEVER_SENT))
         return len(self._witnesses) + int(astray.sum())
 

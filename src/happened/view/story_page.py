@@ -48,7 +48,7 @@ def _scene(story: dict[str, Any]) -> bytes:
     place[row] = np.arange(len(steps), dtype=np.int32)
     source: Ints = np.full(len(steps), -1, np.int32)
     for step in steps:
-        if step["departed"] and step["source"] == step["process"]:  # a cause elsewhere is one of the `causes`
+        if step["departed"] and step["source"] == step["process"]:  # causes elsewhere are in `causes`
             source[place[step["number"] - 1]] = place[step["departed"] - 1]
     arrays |= {
         "kind": np.array([_kind(steps[k]) for k in row], np.uint8),

@@ -196,8 +196,7 @@ class Fold:
         return None
 
     def absorb(self, other: "Fold") -> bool:
-        """Try to take over the work of another walk; return whether it succeeded and `other` is not
-        needed."""
+        """Try to take over another walk's work; return whether it did, so that `other` is not needed."""
         return False
 
 

@@ -69,7 +69,7 @@ class StampQuestion(Question):
         every = np.arange(c.processes)
         names = c.names_of(every)
         answers.add("processes", processes_table(names, every - c.first, np.diff(c.chain_offsets)))
-        events = np.bincount(c.owner[c.process]).astype(object)  # exact, however many pairs there are
+        events = np.bincount(c.owner[c.process]).astype(object)  # exact for any number of pairs
         answers.totals["ordered_pairs"] += subject.ordered_pairs
         answers.totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - subject.ordered_pairs
 

@@ -67,7 +67,7 @@ def _nanoseconds(value: float) -> int:
 def _slices(
     source: Source, events: list[tuple[int, dict[str, Any]]]
 ) -> tuple[list[_Slice], list[QuarantinedRecord]]:
-    """All slices with their parents, and the end events that end no slice."""
+    """All slices with their parents, and the end events without a slice."""
     slices: list[_Slice] = []
     problems: list[QuarantinedRecord] = []
     stacks: dict[tuple[str, ...], list[_Slice]] = {}

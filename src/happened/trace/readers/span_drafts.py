@@ -169,7 +169,7 @@ def nanoseconds(value: Any) -> int | None:
     for unit, above in ((1, 1e17), (1000, 1e14), (1_000_000, 1e11), (1_000_000_000, 0)):
         if abs(number) >= above:
             whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
-            return int(value) * unit if whole else round(number * unit / 1000) * 1000  # doubles know no more
+            return int(value) * unit if whole else round(number * unit / 1000) * 1000  # as precise as doubles
     raise ValueError(f"{value!r} is no number")
 
 

@@ -11,8 +11,7 @@ A span has two events, its start and its end. The edges, by kind:
                nested    a span that is not detached ends before its parent
                sequence  of two spans of one parent, or of one thread or task, the one that ended before the
                          other started comes first, by the clock they share
-               queue     events of one instance that send to, or handle, one channel follow its
-                         clock
+               queue     events of an instance that send to, or handle, one channel follow its clock
                clock     the order of a process's clock, with --clock-order only
                message   a message leaves, or arrives, apart from the start or end of its span
 
@@ -349,8 +348,8 @@ class SpanGraph:
                 self.events[2 * i].notes["caller"] = caller
 
     def drop_contradictions(self) -> None:
-        """Leave out the orders by clock that close a cycle with what is recorded."""
-        # What was not told, since it follows, may follow no longer: tell every pair before some are left out.
+        """Leave out the clock orders that close a cycle with the recorded edges."""
+        # A pair implied by other pairs may lose them below: so add every pair before some are left out.
         for group in self._groups:
             if len(group) <= MOST_PAIRED:
                 for (earlier, _, end), (later, start, _) in permutations(group, 2):
