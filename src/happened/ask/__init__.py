@@ -1,17 +1,17 @@
 """Questions to a trace, as functions: why something happened, what led to what, where the time went.
 
     load(trace)                   a history, to ask several questions of one trace
-    why(trace, event)             its causes as a tree, and why it happened so late: Why
-    path(trace, first, second)    the chain from one to the other, or why they are concurrent: Path
-    past(trace, event)            all that happened before it, a table
-    future(trace, event)          all that it happened before, a table
-    influenced(trace, request)    the requests that influenced it, each with a chain that shows it: Influences
-    critical_path(trace)          where the time of requests went, and what would be saved: CriticalPath
-    diff(first, second)           what is caused in one run and not in the other: Difference
+    why(trace, event)             an event's causes as a tree, and why the event happened so late: Why
+    path(trace, first, second)    the causal chain between two events, or why they are concurrent: Path
+    past(trace, event)            all events that happened before one, a table
+    future(trace, event)          all events that one happened before, a table
+    influenced(trace, request)    the requests that influenced one, each with a chain: Influences
+    critical_path(trace)          where the time of requests went, and what places would save: CriticalPath
+    diff(first, second)           what one run caused and the other did not: Difference
 
-`trace` is a path, a table of `trace.read`, a history, or the directory that an analysis left. Events are
-named as people have them: `process#seq`, a span's id, a message, a label or a part of one (`finding`).
-UnknownName and AmbiguousName say what else there is.
+`trace` is a path, a table of `trace.read`, a history, or the directory that an analysis wrote. Callers name
+events as people do: `process#seq`, a span's id, a message, a label or a part of a label (`finding`).
+UnknownName and AmbiguousName list the names that would have fitted.
 """
 
 from .causes import Cause, Why, why

@@ -1,11 +1,11 @@
-"""Why an event happened, and why so late.
+"""Why an event happened, and why it happened so late.
 
-The causes of an event are its immediate predecessors: of the event before it on its process, the send of what
-it delivers and what it names as causes, those that no other of them has in its past. Events of one process
-that brought nothing from elsewhere and are not relevant are passed over, and counted.
+The causes of an event are its immediate predecessors: of the event before it on its process, the send of the
+message it delivers and its recorded causes, those that are in the past of none of the others. The answer
+skips, and counts, events of one process that received nothing from elsewhere and are not relevant.
 
-Of each event's causes, the one with the latest time is the one it waited for last. Following those back to
-the beginning gives the critical path in time: why it happened so late.
+Of each event's causes, the one with the latest time is the one the event waited for last. The chain of these
+last causes back to the beginning is the critical path in time: it says why the event happened so late.
 """
 
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from .finding import find_event
 from .history import Asked, History, Occurrence, load
 from .relation import ChainStep, chain, since
 
-MOST_CAUSES = 500  # Of one answer; more are not read by people
-DEPTH = 5  # Levels of causes that are told if nothing that matters comes before
+MOST_CAUSES = 500  # Causes in one answer; people do not read more
+DEPTH = 5  # Levels of causes shown where no relevant event or other service ends the branch earlier
 
 EXPANDED, RELEVANT, ELSEWHERE, DEEP, ABOVE, FIRST = "", "relevant", "elsewhere", "depth", "above", "first"
-"""Why the causes of a cause are not told: they are; it is relevant; it happened in another service; `depth`
-levels are told; it stands above; it has none."""
+"""Why the tree does not show the causes of a cause: "" (it does); the cause is relevant; it happened in
+another service; it is at the greatest depth; the tree shows it further up; it has no causes."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Cause:
     """A cause in the tree of an answer."""
 
     event: Occurrence
-    edge: str  # how it led to its effect: `process`, `message` or `cause`
-    between: int  # events of the process that were passed over
-    waited: int | None  # ns from it to its effect; None if one of them has no time
-    last: bool  # whether its effect waited for it last
-    end: str  # why its own causes are not told, one of the words above
+    edge: str  # how the cause led to its effect: `process`, `message` or `cause`
+    between: int  # number of skipped events of the process between the cause and its effect
+    waited: int | None  # ns from the cause to its effect; None if one of the two has no time
+    last: bool  # whether this is the cause that the effect waited for last
+    end: str  # why the tree does not show its causes, one of the words above
     causes: tuple["Cause", ...] = ()
 
 
@@ -43,22 +43,22 @@ class Cause:
 class Why:
     """An event, the tree of its causes, and its critical path in time from the beginning to the event.
 
-    is_arrival  whether it is the arrival of a message, of which its send is no cause: only of its delivery
+    is_arrival  whether the event is a message's arrival: the send causes the delivery, not the arrival
     """
 
     event: Occurrence
     causes: tuple[Cause, ...]
-    late: tuple[ChainStep, ...]  # empty where the trace has no times
+    late: tuple[ChainStep, ...]  # empty if the trace has no times
     cut: bool = False  # whether causes are left out because there are more than MOST_CAUSES
     is_arrival: bool = False
-    delivery: Occurrence | None = None  # the delivery that such an arrival led to, if there was one
+    delivery: Occurrence | None = None  # for an arrival, the delivery that followed it, if there was one
 
 
 def why(trace: Asked, event: str, *, depth: int | None = None) -> Why:
     """The causes of an event as a tree, and the chain of causes it waited for.
 
-    depth   levels of the tree, whatever they are. None: back to relevant events and to what happened in other
-            services, at most DEPTH levels
+    depth   how many levels of the tree to show. None: stop each branch at a relevant event or another
+            service, and at DEPTH levels
     """
     history = load(trace, [event], past_only=True)
     e = find_event(history, event, "last")
@@ -75,14 +75,14 @@ def why(trace: Asked, event: str, *, depth: int | None = None) -> Why:
 
 
 def immediate_causes(history: History, e: int) -> list[int]:
-    """The direct causes of an event that no other of them has in its past."""
+    """The direct causes of an event that are in the past of no other direct cause of it."""
     direct = history.causes(e)
     return [u for u in direct if not any(history.is_before(u, v) for v in direct)]
 
 
 @dataclass
 class _Node:
-    """A node of the tree while it grows: the event is known, its own causes are added later."""
+    """A node of the tree under construction: its event is known, its own causes are added later."""
 
     event: int
     effect: int
@@ -95,7 +95,7 @@ class _Node:
 
 
 class _Tree:
-    """The tree of causes, grown level by level, so that an event reached twice is expanded at its smallest
+    """The tree of causes, built breadth-first, so that an event reached twice is expanded at its smallest
     depth."""
 
     def __init__(self, history: History, root: int, depth: int | None) -> None:

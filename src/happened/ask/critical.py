@@ -1,17 +1,17 @@
-"""The critical path of requests: where the time went, and what would be saved.
+"""The critical path of requests: where the time went, and how much a faster place would save.
 
-From the last event of a request the path leads back to whatever each event waited for last, up to the first
-event of the request. It keeps to the request's own events and to those that they led to: what others had to
-do first, such as messages before its own in a queue, is time that its own step took. Between two events of
-one place (a service, or a process) the time is that place's; between two places it was under way, `a → b`.
-Where the path comes to an event that has no recorded cause since the request began, the request's time before
-that event belongs to no place, and is shown as `(unknown)`.
+From the last event of a request the path leads back to the cause that each event waited for last, up to the
+first event of the request. The path uses only the request's own events and events that these led to. Time
+spent on other work first, such as earlier messages in a queue, therefore counts for the request's own step.
+Time between two events of one place (a service, or a process) counts for that place; time between two places
+counts as transit, `a → b`. If the path comes to an event that has no recorded cause since the request began,
+the time before that event belongs to no place and is shown as `(unknown)`.
 
-What would be saved: the request is run again with all durations as they were (each event follows the last of
-its causes after the same time) but for those of one place, which take none, and ends with the last of its
-events. Waits for other causes remain, so that what is saved may be less than the time on the path. Durations
-that are negative by the clocks count as zero. The first event of a request stays where it is, and so does the
-one at which its path begins.
+The saving of a place is computed by replaying the request: each event follows the last of its causes after
+the same time as before, except that durations at this place are zero; the request ends with the last of its
+events. Waits for other causes remain, so the saving may be less than the place's time on the path. Durations
+that are negative by the clocks count as zero. The first event of a request and the event at which its path
+begins keep their times.
 """
 
 from collections import Counter, defaultdict
@@ -37,16 +37,16 @@ def check_by(by: str) -> None:
         raise CausalityError(f"by can be {', '.join(get_args(By))}; not {by!r}")
 
 
-Between: TypeAlias = tuple[str, str]  # Two places; twice the same one is at that place
+Between: TypeAlias = tuple[str, str]  # Transit between two places; equal places: time at it
 
-UNKNOWN: Between = ("(unknown)", "(unknown)")  # Where the time went of which nothing is recorded
+UNKNOWN: Between = ("(unknown)", "(unknown)")  # The place of time for which the trace records no cause
 
 QUANTILES = (0.5, 0.9, 0.99)
-MOST_PLACES = 50  # Places of which it is worked out what they would save; those with the most time on paths
+MOST_PLACES = 50  # Places whose savings are computed: those with the most time on critical paths
 
 
 class Segment(NamedTuple):
-    """A stretch of a critical path, in ns: at one place, or under way between two."""
+    """A stretch of a critical path, in ns: at one place, or in transit between two."""
 
     place: str
     begin: Occurrence
@@ -55,7 +55,7 @@ class Segment(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """From one event of a path to the next, by number; ns, which clocks may make negative."""
+    """The step from one event of a path (by number) to the next; its ns may be negative by the clocks."""
 
     begin: int
     end: int
@@ -64,17 +64,17 @@ class _Step(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a place has part in: how many requests' paths it is on, ns on them and ns that would be saved."""
+    """A place's share: how many requests' paths it is on, ns on those paths and ns that it would save."""
 
     place: str
     requests: int
     took: int
-    saved: int | None  # None where more than MOST_PLACES take part
+    saved: int | None  # None if more than MOST_PLACES places have a share
 
 
 @dataclass(frozen=True)
 class RequestPath:
-    """The critical path of one request; `took` is the time from its first event to its last."""
+    """The critical path of one request; `took` is the time from the request's first event to its last."""
 
     request: str
     took: int
@@ -83,17 +83,17 @@ class RequestPath:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The paths of requests, and the shares of places in all of them."""
+    """The critical paths of requests, and each place's share of all of them."""
 
     slowest: RequestPath  # the path of the slowest request
-    requests: tuple[str, ...]  # those with two events that have a time, by name
-    took: tuple[int, ...]  # ns of each of them
+    requests: tuple[str, ...]  # names of the requests in which two events have a time, sorted
+    took: tuple[int, ...]  # ns that each of these requests took
     shares: tuple[Share, ...]
     untimed: int  # requests that have fewer than two events with a time
-    backwards: int  # steps on the paths that are negative by the clocks, which count as zero
+    backwards: int  # steps on the paths that are negative by the clocks and count as zero
 
     def quantile(self, share: float) -> int:
-        """The least time within which this share of the requests was done."""
+        """The least time within which this share of the requests finished."""
         ordered = sorted(self.took)
         return ordered[min(len(ordered) - 1, int(np.ceil(share * len(ordered))) - 1)]
 
@@ -109,13 +109,13 @@ def critical_path(trace: Asked, request: str | None = None, *, by: By = "service
 class Spent:
     """The time on critical paths of requests; values of parts of a trace can be added.
 
-    took      ns of each request that has two events with a time, by its name
-    at        ns at each place, and between each two, in all of them
+    took      by request name, ns it took, for requests in which two events have a time
+    at        ns at each place, and between each two places, over all requests
     """
 
     took: dict[str, int] = field(default_factory=dict)
     at: Counter[Between] = field(default_factory=Counter)
-    requests: Counter[Between] = field(default_factory=Counter)  # how many of their paths are there
+    requests: Counter[Between] = field(default_factory=Counter)  # number of paths at each place
     untimed: int = 0
     backwards: int = 0
     is_timed: bool = False
@@ -130,12 +130,12 @@ class Spent:
 
     @property
     def ranked(self) -> list[Between]:
-        """The places, those that took the most time first."""
+        """The places, in descending order of time."""
         return sorted(self.at, key=lambda place: (-self.at[place], told(place)))
 
     @property
     def slowest(self) -> str:
-        """The slowest request, of several the first by name. NoTimes if no request has a time."""
+        """The slowest request; of equally slow ones the first by name. NoTimes if no request has a time."""
         if not self.is_timed:
             raise NoTimes("no event has a time; a critical path in time cannot be told")
         if not self.took:
@@ -146,7 +146,7 @@ class Spent:
 def concluded(
     spent: Spent, saved: Mapping[Between, int], path_of: Callable[[str], RequestPath]
 ) -> CriticalPath:
-    """The answer, from what all paths took, what places would save, and the path of a request by name."""
+    """The answer, from the time on all paths, places' savings, and the path of a request by name."""
     slowest = path_of(spent.slowest)
     names = sorted(spent.took)
     shares = (
@@ -162,12 +162,12 @@ def told(place: Between) -> str:
 
 
 def _ends(history: History, codes: Ints, requests: int) -> dict[int, tuple[int, int]]:
-    """Of each request that has two events with a time, the first and the last by corrected time."""
+    """For each request with two events that have a time, its first and last event by corrected time."""
     times = history.times
     if times is None:
         return {}
     events = np.flatnonzero(times.timed & (codes >= 0))
-    # Of events at the same time the last in causal order is the last one, and the first the first.
+    # Of events at the same time, the last in causal order counts as the last, and the first as the first.
     order = events[np.lexsort((events, times.corrected[events], codes[events]))]
     bounds = np.searchsorted(codes[order], np.arange(requests + 1)).tolist()
     ranges = enumerate(pairwise(bounds))
@@ -175,13 +175,13 @@ def _ends(history: History, codes: Ints, requests: int) -> dict[int, tuple[int, 
 
 
 class Ground(NamedTuple):
-    """The events that some requests' paths may lead over, with the edges between them.
+    """The events that the paths of some requests may lead over, with the edges between these events.
 
-    when, waited   of `reach.last_causes`
+    when, waited   as `reach.last_causes` returns them
     """
 
-    first: int  # the number of the first of them in the history; here they are numbered from 0
-    requests: list[int]  # the numbers of the requests, whose events are among them
+    first: int  # the history's number of the first of these events; here they are numbered from 0
+    requests: list[int]  # the numbers of the requests that own these events
     codes: Ints  # the request of each event
     edges: Edges
     when: Ints
@@ -189,9 +189,8 @@ class Ground(NamedTuple):
 
 
 def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Ground]:
-    """One for the requests whose events led to none of other requests and back, and one for each of the
-    others, with all that its events led to.
-    """
+    """One Ground for all requests whose events led to events of other requests and never back, and one Ground
+    for each other request, with all events that its own events led to."""
     edges, (time, timed) = history.edges, history.clock
 
     def ground(first: int, end: int, of: list[int], group: Ints) -> Ground:
@@ -250,7 +249,7 @@ class Paths:
         return spent
 
     def told(self) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
-        """(name, first event, (place, ns) of each stretch of its path) of each request."""
+        """(name, first event, (place, ns) of each stretch of the path) for each request."""
         for name, path in self._paths.items():
             stretches = [(told(of[0].place), sum(step.took for step in of)) for of in _stretches(path)]
             yield name, path[0].begin, stretches
@@ -264,7 +263,7 @@ class Paths:
         return RequestPath(request, sum(step.took for step in path), tuple(segments))
 
     def saved(self, places: Sequence[Between]) -> dict[Between, int]:
-        """How much sooner all requests together would end if one place took no time, for each of these."""
+        """For each of these places, how much sooner all requests together would end if it took no time."""
         saves = dict.fromkeys(places, 0)
         for ground in self._grounds:
             for place, ns in self._saved(ground, places).items():
@@ -288,7 +287,7 @@ class Paths:
         numbers = {name: number for number, name in enumerate(self._names)}
         saves = {}
         for a, b in places:
-            # What came before a request cannot be saved in it: no more than its path has there.
+            # Time before a request began cannot be saved: the saving is at most the place's time on the path.
             most = np.array([self._spent[name].get((a, b), 0) for name in mine], np.int64)
             if a in numbers and b in numbers and most.any():
                 less = work.copy()
@@ -310,7 +309,7 @@ class Paths:
 
 
 def _stretches(path: Sequence[_Step]) -> Iterator[list[_Step]]:
-    """The steps of a path, those at one place together."""
+    """The steps of a path, grouped into runs at one place."""
     return (list(steps) for _, steps in groupby(path, lambda step: step.place))
 
 
@@ -323,7 +322,7 @@ def _spent_by(path: Sequence[_Step]) -> dict[Between, int]:
 
 
 def _last(ground: Ground, then: Ints) -> Ints:
-    """When the last event of each request is, if events happen then; what has no time is left out."""
+    """The time of the last event of each request, if events happen at times `then`; skips untimed ones."""
     timed = np.flatnonzero((ground.when != NEVER) & (ground.codes >= 0))
     last = np.full(max(ground.requests, default=0) + 1, NEVER)
     here = timed[ground.codes[timed] < last.size]

@@ -1,21 +1,22 @@
-"""What is caused in one run and not in another.
+"""What one run caused and another run did not.
 
-Two runs share no clocks, and their sequence numbers mean little. An event of one run is taken for an event of
-the other if both are of one sort: they happened at the same place (a service, or a process), are of the same
-kind, with the same label (or message, where they have no label), in computations of the same name if both
-runs have it. On a process that belongs to no service the n-th of a sort is taken for the n-th. A service does
-many things at once, and so do computations: of those, events are taken for one another that look alike.
+Two runs share no clocks, and their sequence numbers mean little. Two events, one of each run, can be partners
+if they have the same sort: the same place (a service, or a process), the same kind, the same label (or
+message, if they have no label), and computations of the same name if both runs have that name. On a process
+that belongs to no service, the n-th event of a sort is the partner of the n-th. A service does many things at
+once, and so do computations: there, events that look alike become partners.
 
-An event is coloured by its sort, then by the colours around it, and so on: events of one colour after n
-rounds look alike as far as n steps away (colour refinement). Events that are the only ones of their sort are
-partners, whatever they look like; of most traces without services that is all. The others find theirs causes
-first, among events that look alike the farthest, then less far: the partner of an event is preferably an
-effect of its causes' partners, so that what belongs together stays together. Runs that are alike are matched
-without a difference, whatever their ids and in whatever order concurrent events came, unless they are knotted
-more than calls, forks and joins are. Cost: linear in events and edges, for each of REACHES.
+An event's first colour is its sort; each round adds the colours of its neighbours: events of one colour after
+n rounds look alike up to n steps away (colour refinement). Events that are the only ones of their sort are
+partners, whatever surrounds them; in most traces without services that settles all events. The others are
+matched causes first, first among events that look alike up to the greatest distance, then smaller ones: the
+partner of an event is preferably an effect of its causes' partners, so that connected events stay connected.
+Runs that are alike are matched without a difference, whatever their ids and the order of concurrent events,
+unless their graphs are more entangled than calls, forks and joins. Cost: linear in events and edges, for each
+distance in REACHES.
 
-For events that both runs have: each immediate cause in one run, among those events, that did not happen
-before its effect in the other.
+The result, for events that both runs have: each immediate cause in one run, among those events, that did not
+happen before its effect in the other.
 """
 
 from collections import defaultdict, deque
@@ -37,13 +38,13 @@ from .history import Asked, History, Occurrence, load_whole
 
 SORT = ("computation", "place", "kind", "text")
 
-MOST_CELLS = 200_000_000  # Entries of the vectors of a run: a gigabyte or so
+MOST_CELLS = 200_000_000  # Entries of all vectors of a run: about a gigabyte
 
-REACHES = (32, 16, 8, 4, 2, 1, 0)  # How many steps events are compared around them, the farthest first
+REACHES = (32, 16, 8, 4, 2, 1, 0)  # Distances to which surroundings are compared, greatest first
 
 
 class Caused(NamedTuple):
-    """A cause that one run has and the other has not; `instead` is how the two are related in the other."""
+    """A cause in one run that is none in the other; `instead` says how the two events are related there."""
 
     cause: Occurrence
     effect: Occurrence
@@ -52,7 +53,7 @@ class Caused(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """What only one of two runs has: events, and causes between events that both have."""
+    """What only one of two runs has: events, and causes between events that both runs have."""
 
     common: int
     only_first: tuple[Occurrence, ...]
@@ -66,7 +67,7 @@ class Difference:
 
 
 def diff(first: Asked, second: Asked) -> Difference:
-    """Compare what caused what in two runs. CausalityError if they have no event in common."""
+    """Compare what caused what in two runs. CausalityError if the runs have no event in common."""
     ours, theirs = _Run(load_whole(first)), _Run(load_whole(second))
     for run, sorts in zip((ours, theirs), _sorts(ours.history, theirs.history), strict=True):
         run.sort = sorts
@@ -82,10 +83,10 @@ def diff(first: Asked, second: Asked) -> Difference:
 
 
 def _sorts(one: History, other: History) -> list[Ints]:
-    """The sort of each event of each run, by a number that means the same in both.
+    """A number for the sort of each event of each run; equal numbers mean equal sorts in both runs.
 
-    A sort is its computation if both runs have that, place, kind, label or message, and, where the place is
-    a process, how many of the like came before it there.
+    A sort is the computation (if both runs have it), place, kind, label or message and, if the place is a
+    process, how many events with all of these equal came before on it.
     """
     names = {*one.union.computation_names} & {*other.union.computation_names}
     runs = [_written(history, names) for history in (one, other)]
@@ -95,7 +96,7 @@ def _sorts(one: History, other: History) -> list[Ints]:
     served = np.concatenate([run["served"].to_numpy() for run in runs])
     alike = _numbered(np.repeat([0, 1], counts), owner, *columns[1:])
     order = np.argsort(alike, kind="stable")
-    earlier = np.empty(alike.size, np.int64)  # how many earlier ones are alike
+    earlier = np.empty(alike.size, np.int64)  # number of earlier events that are alike
     earlier[order] = (
         np.arange(alike.size) - (np.cumsum(np.bincount(alike)) - np.bincount(alike))[alike[order]]
     )
@@ -108,8 +109,8 @@ def _sorts(one: History, other: History) -> list[Ints]:
 
 
 def _written(history: History, names: Set[str]) -> pa.Table:
-    """The columns SORT of each event, by process and seq, and whether it belongs to a service; computations
-    only if among the names."""
+    """The columns SORT of each event, by process and seq, and whether the event belongs to a service; the
+    computation is given only if it is among the names."""
     c = history.union
     places, place_names = history.places
     known = pa.array([name if name in names else "" for name in c.computation_names], pa.string())
@@ -127,7 +128,7 @@ def _written(history: History, names: Set[str]) -> pa.Table:
 
 
 def _numbered(*columns: Ints) -> Ints:
-    """A number for each row, the same for rows that are the same in all columns."""
+    """A number for each row; rows that agree in all columns have the same number."""
     rows = np.zeros(columns[0].size, np.int64)
     for column in columns:
         rows = np.unique(rows * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
@@ -135,8 +136,8 @@ def _numbered(*columns: Ints) -> Ints:
 
 
 class _Run:
-    """A run and its vectors; `there` is the number of each event in the other run, -1 if it has none, and
-    `sort` a number that means the same in both."""
+    """A run and its vectors; `there` holds each event's number in the other run, -1 for none, and `sort` a
+    number for each event's sort that means the same in both runs."""
 
     def __init__(self, history: History) -> None:
         c = history.union
@@ -162,7 +163,7 @@ class _Run:
         return computation_predecessors(self.history.union, self._vectors, common)
 
     def are_before(self, e: Ints, f: Ints) -> Ints:
-        """Whether each event of e happened before that of f at the same place."""
+        """For pairs of events of e and f: whether the first happened before the second at one place."""
         c = self.history.union
         p = c.process[e]
         same = c.owner[p] == c.owner[c.process[f]]
@@ -170,7 +171,7 @@ class _Run:
         return known
 
     def colours(self) -> dict[int, Ints]:
-        """The colour of each event at each of REACHES."""
+        """The colour of each event for each distance in REACHES."""
         effects, causes = self.edges
         colour = _mixed(self.sort.astype(np.uint64))
         found = {}
@@ -205,8 +206,8 @@ def _caused(run: _Run, other: _Run) -> tuple[Caused, ...]:
 
 
 def _partners(one: _Run, other: _Run) -> Ints:
-    """The partner of each event of one run in the other, -1 if it has none: partners are of one sort, and of
-    each sort as many have one as the run has that has fewer."""
+    """The partner of each event of one run in the other, -1 for none. Partners are of one sort; of each sort,
+    as many events get partners as the run with fewer such events has."""
     there, left, free = _single(one.sort, other.sort)
     if not left.size:
         return there
@@ -230,7 +231,7 @@ def _partners(one: _Run, other: _Run) -> Ints:
 
 
 def _single(one: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
-    """Partners of sorts that both runs have once, and the events of each run that this leaves open."""
+    """Pair the events of sorts that occur once in both runs; also return each run's unpaired events."""
     bound = int(max(one.max(initial=-1), other.max(initial=-1))) + 1
     here, beyond = np.bincount(one, minlength=bound), np.bincount(other, minlength=bound)
     once = (here == 1) & (beyond == 1)
@@ -250,12 +251,12 @@ def _matched(
     *,
     whatever: bool,
 ) -> list[int]:
-    """Give (event, colour) partners among the candidates, causes first; which were taken.
+    """Pair (event, colour) candidates of both runs, causes first; return the candidates that got partners.
 
-    An event whose causes have partners is an effect of theirs, if only by a nearer look; or `whatever`.
+    An event whose causes have partners is paired with an effect of these partners, or, with `whatever`, any.
     """
     pool: dict[int, deque[int]] = defaultdict(deque)
-    led_to: dict[tuple[int, ...], deque[int]] = defaultdict(deque)  # by colour and one cause, or all
+    led_to: dict[tuple[int, ...], deque[int]] = defaultdict(deque)  # keys: colour, and one cause or all
     for f, colour in candidates:
         pool[colour].append(f)
         for causes in {*((cause,) for cause in their_causes[f]), tuple(sorted(their_causes[f]))}:
@@ -278,7 +279,7 @@ def _matched(
 
 
 def _mixed(numbers: Ints) -> Ints:
-    """Well spread 64-bit numbers (the finalizer of SplitMix64), so that sums of them hardly coincide."""
+    """Well-mixed 64-bit numbers (the finalizer of SplitMix64), so that equal sums are very unlikely."""
     with np.errstate(over="ignore"):
         x = numbers + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

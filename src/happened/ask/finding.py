@@ -1,11 +1,11 @@
-"""Events and requests by the names people have for them.
+"""Find events and requests by the names that people use for them.
 
-An event is named, and looked for in this order: `process#seq` (or `computation:process#seq`); the id of a
-span, or `trace:span`; a message; a label, then a part of one, in any case. The first kind of name that fits
+The kinds of names are tried in this order: `process#seq` (or `computation:process#seq`); the id of a span, or
+`trace:span`; a message; a label; a part of a label, ignoring case. The first kind that fits any event
 decides.
 
-A span may be two events and a message always is. Such a name stands for the first of its events where we ask
-what followed from it, and for the last where we ask what led to it.
+A span may be two events and a message always is. Where a question asks what followed, such a name means the
+first of its events; where it asks what came before, the last.
 """
 
 from difflib import get_close_matches
@@ -23,7 +23,7 @@ from .naming import ID, KINDS, MESSAGE, AmbiguousName, UnknownName
 
 End: TypeAlias = Literal["first", "last"]
 
-MOST_COMPARED = 20_000  # Names that a misspelt one is compared with; more would take seconds
+MOST_COMPARED = 20_000  # Names that a misspelt name is compared with; comparing more would take seconds
 
 
 def find_event(history: History, text: str, end: End = "last") -> int:
@@ -48,7 +48,7 @@ def find_event(history: History, text: str, end: End = "last") -> int:
 
 
 def find_request(history: History, text: str) -> int:
-    """The number of the request of this name: its id, the beginning of one, or an event of it."""
+    """The number of the request that this text names by id, a beginning of the id, or one of its events."""
     codes, names = history.requests
     exact = [number for number, name in enumerate(names) if name == text]
     starting = [number for number, name in enumerate(names) if text and name.startswith(text)]
@@ -72,7 +72,7 @@ def _events(history: History, mask: pa.Array | pa.ChunkedArray) -> list[int]:
 
 
 def _of_message(history: History, events: list[int], end: End) -> list[int]:
-    """Of the events of a message, those that it stands for: its send, or its deliveries."""
+    """Of the events of a message, those that its name means: the send, or the deliveries."""
     for kind in (SEND, DELIVER, RECEIVE) if end == "first" else (DELIVER, RECEIVE):
         if chosen := [e for e in events if history.union.kind[e] == kind]:
             return chosen
@@ -80,10 +80,10 @@ def _of_message(history: History, events: list[int], end: End) -> list[int]:
 
 
 def _things(history: History, events: list[int]) -> list[list[int]]:
-    """The spans that these events are of, whole, and each event that is of none by itself.
+    """Group these events by span; an event of no span is a group by itself.
 
-    The events of one span at one place are one thing. Client and server may share the id of a span: those are
-    two things. A service may have run one span on several processes: that is one.
+    The events of one span at one place are one group. Client and server may share a span id: their events are
+    two groups. A service may run one span on several processes: those events are one group.
     """
     span, trace = history.attribute("span"), history.attribute("trace")
     places, _ = history.places
@@ -122,7 +122,7 @@ def _unknown(history: History, text: str) -> str:
 
 
 def _counts(history: History, process: str) -> Ints:
-    """How many events the processes of this name have."""
+    """How many events each process with this name has, one per computation."""
     c = history.union
     mine = [p for p, name in enumerate(c.process_names) if name == process]
     counts: Ints = np.diff(c.chain_offsets)[mine]
@@ -130,7 +130,7 @@ def _counts(history: History, process: str) -> Ints:
 
 
 def _names(history: History, text: str) -> list[str]:
-    """Names that `text` may be a misspelling of: first ids of the processes that it may mean."""
+    """Names that `text` may be a misspelling of: first the event ids of processes that it may mean."""
     process, _, number = text.rpartition("#")
     events = np.diff(history.union.chain_offsets).tolist()
     processes: dict[str, int] = {}

@@ -1,9 +1,9 @@
-"""A trace prepared for questions: read, encoded and timed once for any number of them.
+"""A trace prepared for questions: it is read, encoded and timed once, for any number of questions.
 
-In    a path, a table of `trace.read`, or the directory of tables that `happened analyze` left. Labels and
-      attributes are not in those, so events go by `process#seq` and by messages there
-Out   History: the computations as one union, with what people call its events
-Cost  that of reading and encoding; columns of text are looked at when a question needs them
+In    a path, a table of `trace.read`, or the directory of tables that `happened analyze` wrote. Those tables
+      have no labels and attributes, so there only `process#seq` and messages name events
+Out   History: the computations as one union, with the names of their events
+Cost  reading and encoding; a question reads text columns only when it needs them
 """
 
 import os
@@ -31,19 +31,19 @@ from ..trace.store import AnyPath, any_path, arrow_dataset, matching, size_of
 from ..trace.validation import validate_rows
 from .naming import UnknownName, halves
 
-MOST_EVENTS = 5_000_000  # Of a trace that is read whole. More take minutes, and the memory of a machine
-MOST_BYTES = 1 << 30  # The same for JSON lines, whose events are not counted before they are read
+MOST_EVENTS = 5_000_000  # Events of a trace that is read whole. More take minutes and gigabytes of memory
+MOST_BYTES = 1 << 30  # The same limit for JSON lines, whose events cannot be counted before they are read
 
 NEEDED = ("stamps", "processes", "messages", "times")  # The tables of an analysis that are read
 
-MOST_KNOWN = 64_000_000  # Numbers in columns of vectors that are kept: 256 MB
+MOST_KNOWN = 64_000_000  # Entries of vector columns that are cached: 256 MB
 
 ALL_AT_ONCE = np.iinfo(np.int64).max
-"""Cells of vectors in a union; none are made here, so that all computations are one."""
+"""Limit on vector cells per union. A history makes no vectors, so one union holds all computations."""
 
 
 class Occurrence(NamedTuple):
-    """An event as an answer shows it; `time` is in ns and corrected for skew where messages show one."""
+    """An event as an answer shows it; `time` is in ns, corrected for skew if messages show a skew."""
 
     computation: str
     process: str
@@ -63,7 +63,7 @@ class Occurrence(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The service that it belongs to, or its process where no service is recorded."""
+        """The service that the event belongs to, or its process if no service is recorded."""
         return self.service or self.process
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Occurrence(NamedTuple):
 
 
 def printable(text: str) -> str:
-    """A name from a trace made safe for a terminal: characters that are not printable are escaped."""
+    """A name from a trace with non-printable characters escaped, safe for a terminal."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
@@ -80,13 +80,13 @@ def printable(text: str) -> str:
 class History:
     """The sound computations of a trace. Events are numbered as in `union`, causes before effects.
 
-    requests_in_trace   how many requests the trace has, where this has only some of its computations
+    requests_in_trace   how many requests the trace has, if the history holds only some computations
     """
 
-    table: pa.Table  # the rows that the union was encoded from
+    table: pa.Table  # the rows from which the union was encoded
     union: Computation
-    quarantined: int = 0  # how many rows, or causes, are left out
-    partial: bool = False  # whether it may lack events that no question about the past needs
+    quarantined: int = 0  # how many rows, or causes, were left out
+    partial: bool = False  # whether events may be missing that no question about the past needs
     requests_in_trace: int | None = None
 
     @cached_property
@@ -95,7 +95,7 @@ class History:
 
     @property
     def before(self) -> Ints:
-        """Of each event, the one before it on its process; -1 for the first."""
+        """For each event, the event before it on its process; -1 for the first."""
         return self.edges.before
 
     @cached_property
@@ -115,7 +115,7 @@ class History:
 
     @cached_property
     def clock(self) -> tuple[Ints, Ints]:
-        """The corrected time of each event, and whether it has one."""
+        """The corrected time of each event, and whether the event has a time."""
         if self.times is None:
             nothing = np.zeros(self.union.events, np.int64)
             return nothing, nothing.astype(bool)
@@ -123,9 +123,8 @@ class History:
 
     @cached_property
     def relevant(self) -> Ints:
-        """Whether each event is marked as relevant; marks that every event of a computation has mark
-        nothing.
-        """
+        """Whether each event is marked as relevant. If all events of a computation are marked, none of them
+        counts as relevant."""
         c = self.union
         owner = c.owner[c.process]
         tells: Ints = np.bincount(owner, c.relevant) < np.bincount(owner)
@@ -134,9 +133,9 @@ class History:
 
     @cached_property
     def knows(self) -> Callable[[int], Ints]:
-        """Gives, of each event, how many events of one process are in its past, itself included.
+        """A function of a process: for each event, how many of its events are in the past, with itself.
 
-        The columns that were asked for last are kept, MOST_KNOWN numbers of them.
+        The most recently used columns are cached, up to MOST_KNOWN numbers.
         """
         most = max(1, MOST_KNOWN // max(1, self.union.events))
         return lru_cache(most)(lambda process: known_of(self.union, self.edges, process))
@@ -146,22 +145,22 @@ class History:
 
     @cached_property
     def attribute(self) -> Callable[[str], pa.Array]:
-        """Gives an attribute of each row of the table, null where it has none."""
+        """A function of an attribute's name: its value for each row of the table, null if absent from it."""
         return cache(lambda name: _column(pc.map_lookup(self.table["attributes"], name, "first")))
 
     @cached_property
     def places(self) -> tuple[Ints, list[str]]:
-        """The place of each event, by number, and the names of all: services, or else processes."""
+        """The place of each event, by number, and the names of all places: services, or else processes."""
         named = pc.coalesce(self.attribute("service"), _column(self.table["process"]))
         encoded = named.dictionary_encode()
         return encoded.indices.to_numpy()[self.union.row].astype(np.int64), encoded.dictionary.to_pylist()
 
     @cached_property
     def requests(self) -> tuple[Ints, list[str]]:
-        """The request of each event, by number (-1: none), and their names.
+        """The request of each event, by number (-1: none), and the names of the requests.
 
-        Requests are the values of the attribute `trace`. A computation in which no event has one is itself
-        a request.
+        Requests are the values of the attribute `trace`. A computation in which no event has this attribute
+        is a request itself.
         """
         ids, computation = self.attribute("trace"), _column(self.table["computation"])
         traced = pc.unique(computation.filter(pc.is_valid(ids)))
@@ -171,13 +170,13 @@ class History:
         return codes, encoded.dictionary.to_pylist()
 
     def causes(self, e: int) -> list[int]:
-        """The direct causes of an event, each once: on its own process first, then the send, then those
-        recorded."""
+        """The direct causes of an event, each once: the event before it on its process, the send, then
+        recorded causes."""
         first, end = self.edges.offsets[e : e + 2]
         return [*dict.fromkeys(self.edges.causes[first:end].tolist())]
 
     def edge(self, cause: int, effect: int) -> str:
-        """How a cause acted upon an effect: `process`, `message` or `cause`."""
+        """By which edge a cause led to its effect: `process`, `message` or `cause`."""
         c = self.union
         if c.process[cause] == c.process[effect]:
             return "process"
@@ -197,7 +196,7 @@ class History:
         return [self.occurrence(int(e)) for e in events]
 
     def events_table(self, events: Ints) -> pa.Table:
-        """These events as a table: their names, what they were, and their corrected times."""
+        """These events as a table: names, columns of the trace, and corrected times."""
         rows = pa.array(self.union.row[events])
         time, timed = self.clock
         corrected = pa.array(time[events], mask=~timed[events])
@@ -209,18 +208,18 @@ class History:
 
 
 Asked: TypeAlias = History | pa.Table | str | os.PathLike[str]
-"""What questions are asked of: a history, or anything that `load` makes one of."""
+"""What a question can be asked of: a history, or anything that `load` turns into one."""
 
 
 def load(
     trace: Asked, about: Iterable[str] = (), *, past_only: bool = False, whatever_size: bool = False
 ) -> History:
-    """A history to ask questions of, from a table or the path of a trace or of an analysis's tables.
+    """A history to ask questions of, from a table, or the path of a trace or of an analysis's tables.
 
-    about          names of the events that will be asked for; of an analysis, only their computations are
-                   read
-    past_only      whether only the past of those matters, so that of an analysis only that is read
-    whatever_size  whether a trace is read that needs the memory of a machine
+    about          names of the events in question; of an analysis, only their computations are read
+    past_only      whether the questions concern only the past of these events; then, of an analysis, only
+                   that past is read
+    whatever_size  whether to read a trace however much memory it needs
     """
     if isinstance(trace, History):
         return trace
@@ -239,7 +238,7 @@ def load(
 
 
 def load_whole(trace: Asked, about: Iterable[str] = ()) -> History:
-    """As `load`, for questions that need more than the past of some events."""
+    """Like `load`, for questions that need more than the past of the named events."""
     history = load(trace, about)
     if history.partial:
         raise CausalityError("this history has the past of some events alone; load it without past_only")
@@ -258,7 +257,7 @@ def _history(table: pa.Table, *, partial: bool = False) -> History:
 
 
 def why_too_large(path: AnyPath) -> str | None:
-    """Why the trace at a path is not read whole, if it is too large for that."""
+    """Why the trace at a path is too large to be read whole; None if it is not."""
     at: Location = traces.locate(path)
     if at.is_json:
         if is_json(at.root) and at.root.suffix != ".gz" and size_of(at.root) > MOST_BYTES:
@@ -273,7 +272,7 @@ def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def is_answered(path: AnyPath) -> bool:
-    """Whether a path is that of an analysis's tables. CausalityError if it has only some of those needed."""
+    """Whether a path holds an analysis's tables. CausalityError if some needed ones are missing."""
     if not path.is_dir() or not matching(path / "stamps", "*.parquet"):
         return False
     lacking = [name for name in NEEDED if not matching(path / name, "*.parquet")]
@@ -288,9 +287,10 @@ def is_answered(path: AnyPath) -> bool:
 def answered_events(
     folder: AnyPath, about: Sequence[str], *, past_only: bool = False
 ) -> tuple[pa.Table, bool]:
-    """The events of the computations in which these names occur, or their past; and whether that is not all.
+    """The events of the computations in which these names occur, or their past; and whether events are
+    missing.
 
-    Without names, all events. UnknownName if one does not occur.
+    Without names, all events. UnknownName if a name does not occur.
     """
     wanted = _wanted(folder, about, past_only) if about else None
     return analysed_events(folder, wanted), past_only and wanted is not None

@@ -1,7 +1,7 @@
-"""Names that people use: which rows of a table one may mean, kind by kind; errors of names, and of times.
+"""Which rows of a table a name that people use may mean, kind by kind; and errors about names and times.
 
-KINDS are tried in order, and the first that fits any row of a trace decides. Of a table of events, its
-attributes by name and a text, each gives whether each row fits; null where that cannot be said.
+KINDS are tried in order; the first kind that fits any row of a trace decides. Each kind is a function of a
+table of events, its attributes by name and a text; it says whether each row fits, null if that is unknown.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,11 +16,11 @@ MOST_CANDIDATES = 10
 
 
 class UnknownName(CausalityError):
-    """Nothing in the trace goes by this name."""
+    """No event or request in the trace has this name."""
 
 
 class AmbiguousName(CausalityError):
-    """Several things in the trace go by this name; `candidates` names each so that it is found."""
+    """Several events or requests in the trace have this name; `candidates` gives each a unique name."""
 
     def __init__(self, text: str, candidates: Iterable[tuple[str, str]]) -> None:
         every = [*candidates]
@@ -31,10 +31,10 @@ class AmbiguousName(CausalityError):
 
 
 class NoTimes(CausalityError):
-    """A question about time was asked of a trace that has none: it cannot be decided."""
+    """A question about time was asked of a trace without times, so it cannot be decided."""
 
 
-Attribute: TypeAlias = Callable[[str], pa.Array]  # An attribute of each row, null where it has none
+Attribute: TypeAlias = Callable[[str], pa.Array]  # An attribute's value per row; null without one
 Mask: TypeAlias = pa.Array | pa.ChunkedArray
 
 
@@ -43,7 +43,7 @@ def attributes_of(table: pa.Table) -> Attribute:
 
 
 def halves(text: str) -> list[tuple[str, str]]:
-    """What is before and after each colon."""
+    """The text before and after each colon."""
     return [(text[:at], text[at + 1 :]) for at, letter in enumerate(text) if letter == ":"]
 
 
@@ -85,9 +85,9 @@ KINDS: dict[str, Callable[[pa.Table, Attribute, str], Mask]] = {
 
 
 def of_request(table: pa.Table, attribute: Attribute, text: str) -> Mask:
-    """Rows that may belong to a request whose name begins so, and all rows of its computation.
+    """Rows that may belong to a request whose name begins with `text`, and all rows of their computations.
 
-    Whether a computation is a request depends on all of its rows, so that this may be too many.
+    Whether a computation is a request depends on all of its rows, so this may select too many rows.
     """
     begins = pc.equal if not text else pc.starts_with
     return pc.or_kleene(begins(attribute("trace"), text), begins(table["computation"], text))

@@ -1,12 +1,12 @@
-"""How events and requests are related: a chain from one to the other, all that happened before or after one.
+"""How events and requests are related: a chain between two, and everything before or after one.
 
-A request influenced another if one of its events happened before one of the other's: through messages and
-links, or because one process dealt with both. Requests are the values of the attribute `trace`, or
-computations where no event has one.
+A request influenced another if one of its events happened before an event of the other: through messages and
+links, or because one process worked on both. Requests are the values of the attribute `trace`, or
+computations in which no event has this attribute.
 
-Nothing in one computation happened before anything in another. With `by_clock`, the events of a process of
-one name are taken in the order of that process's own clock as well, whatever computations they are of: that
-one process dealt with both is recorded, in which order only its clock says.
+Happened-before never crosses computations. With `by_clock`, the events of processes with one name are also
+ordered by that process's own clock, across computations: the trace records that one process worked on both,
+but only the process's clock says in which order.
 """
 
 from collections import deque
@@ -26,31 +26,30 @@ from .history import Asked, History, Occurrence, load, load_whole
 
 
 class ChainStep(NamedTuple):
-    """An event of a chain, and how the one before it led to it: `process`, `message`, `cause`, `clock` (only
-    a clock says that one was before the other), or `begin`.
-    """
+    """An event of a chain, and which edge from the previous one leads to it: `process`, `message`, `cause`,
+    `clock` (only a clock says that the previous one came first), or `begin`."""
 
     edge: str
     event: Occurrence
-    took: int | None  # ns since the event before it, None if one of them has no time
+    took: int | None  # ns since the previous event of the chain, None if one of the two has no time
 
 
 @dataclass(frozen=True)
 class Path:
     """`relation` is `before` (first before second), `after`, `concurrent` or `same`.
 
-    steps    the chain from the one that happened before to the other; none if they are concurrent
+    steps    the chain from the earlier event to the later one; empty if they are concurrent
     """
 
     relation: str
     first: Occurrence
     second: Occurrence
     steps: tuple[ChainStep, ...]
-    reason: str  # why they are concurrent, or how they are related, in a sentence
+    reason: str  # a sentence: why the events are concurrent, or how they are related
 
 
 def path(trace: Asked, first: str, second: str) -> Path:
-    """The causal chain between two events, whichever way it leads, or why there is none."""
+    """The causal chain between two events, in whichever direction it leads, or why there is none."""
     history = load(trace, [first, second], past_only=True)
     ends: tuple[tuple[str, End, End], ...] = (("before", "first", "last"), ("after", "last", "first"))
     for relation, of_first, of_second in ends:
@@ -74,7 +73,7 @@ def path(trace: Asked, first: str, second: str) -> Path:
 
 
 def _newest_known(history: History, e: int, of: int) -> str:
-    """What event e knows of the process of an event that is not in its past."""
+    """The newest event that event e knows of the process of `of`, which is not in the past of e."""
     knower, known = history.occurrence(e), history.occurrence(of)
     count = int(history.knows(int(history.union.process[of]))[e])
     if not count:
@@ -85,9 +84,9 @@ def _newest_known(history: History, e: int, of: int) -> str:
 def chain(
     history: History, events: Sequence[int], edge: Callable[[int, int], str] | None = None
 ) -> tuple[ChainStep, ...]:
-    """A causal chain as steps; of several events in a row along one process, only the ends.
+    """A causal chain as steps; of several consecutive events on one process, only the first and the last.
 
-    edge   how an event led to the next; as `History.edge` says if None
+    edge   names the edge from an event to the next; None: `History.edge`
     """
     edges = [(edge or history.edge)(u, v) for u, v in pairwise(events)]
     inner = {at for at, both in enumerate(pairwise(edges), 1) if both == ("process", "process")}
@@ -99,12 +98,12 @@ def chain(
 
 
 def since(cause: Occurrence, effect: Occurrence) -> int | None:
-    """Nanoseconds from one event to another."""
+    """Nanoseconds from the cause to the effect."""
     return None if cause.time is None or effect.time is None else effect.time - cause.time
 
 
 def past(trace: Asked, event: str) -> pa.Table:
-    """All events that happened before one, causes before effects."""
+    """All events that happened before the given one, causes before effects."""
     history = load(trace, [event], past_only=True)
     e = find_event(history, event, "last")
     marked = past_of(history.edges, np.array([e]))
@@ -112,7 +111,7 @@ def past(trace: Asked, event: str) -> pa.Table:
 
 
 def future(trace: Asked, event: str) -> pa.Table:
-    """All events that one happened before, causes before effects."""
+    """All events that the given one happened before, causes before effects."""
     history = load_whole(trace, [event])
     e = find_event(history, event, "first")
     marked = future_of(history.edges, np.array([e]))
@@ -121,17 +120,17 @@ def future(trace: Asked, event: str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Influence:
-    """A request that is connected with the one asked for."""
+    """A request that influenced the one asked about, or that it influenced."""
 
     request: str  # its name
     root: Occurrence  # its first event
-    events: int  # how many of its events have part in it
-    chain: tuple[ChainStep, ...]  # from one of the two requests to the other, as short as there is
+    events: int  # how many of its events are in the past, or future, of the request asked about
+    chain: tuple[ChainStep, ...]  # a shortest chain from one of the two requests to the other
 
 
 @dataclass(frozen=True)
 class Influences:
-    """The request asked for, those that influenced it (or that it influenced), and how many there are."""
+    """The request asked about, those that influenced it (or that it influenced), and how many there are."""
 
     request: str
     root: Occurrence
@@ -177,7 +176,7 @@ def influenced(trace: Asked, request: str, *, direction: str = "past", by_clock:
 
 
 def _reached(mine: Ints, edges: Ints) -> dict[int, int]:
-    """Of every event that can be reached, the next one on a shortest way to the request; -1 in it."""
+    """For each event from which the request can be reached, the next event on a shortest way; -1 in it."""
     order = np.argsort(edges[:, 0], kind="stable")
     others = edges[order, 1].tolist()
     nodes = int(max(mine.max(), edges.max(initial=-1))) + 1
@@ -197,8 +196,8 @@ def _edges(history: History, direction: str, by_clock: bool) -> Ints:
     """(event, its cause), or (event, its effect). Numbers beyond the events are instants: the times that a
     process's clock showed.
 
-    An instant follows its events and the instant before it, and an event follows the instant before its
-    own: so events at the same time stay concurrent, and edges are few.
+    An instant has edges from its events and from the previous instant, and an event has an edge from the
+    instant before its own: events at the same time stay concurrent, and there are few edges.
     """
     c, times = history.union, history.times
     own, sent = np.flatnonzero(history.before >= 0), np.flatnonzero(c.source >= 0)
@@ -213,7 +212,7 @@ def _edges(history: History, direction: str, by_clock: bool) -> Ints:
         process = np.array([numbers[name] for name in c.process_names])[c.process[events]]
         instants, of = np.unique(np.column_stack([process, times.time[events]]), axis=0, return_inverse=True)
         of = of.reshape(-1)
-        follows = np.flatnonzero(np.diff(instants[:, 0], prepend=-1) == 0)  # an instant before it, there
+        follows = np.flatnonzero(np.diff(instants[:, 0], prepend=-1) == 0)  # has an earlier instant
         later = np.flatnonzero(np.isin(of, follows))
         edges += [
             np.column_stack([c.events + of, events]),

@@ -1,16 +1,16 @@
-"""The judge: what follows from a trace alone, by array kernels on one machine.
+"""The judge: answers questions about a trace from the trace alone, with array kernels on one machine.
 
-Shares no code with the protocols it judges. Every question takes a table as `trace.read` returns it, or
-what `encode` made of it, so that several questions cost one encoding; one trace may hold many
-computations, which are judged apart and counted together.
+It shares no code with the protocols that it judges. Every question takes a table from `trace.read`, or the
+result of `encode` for it, so that several questions need only one encoding. A trace may hold many
+computations, which are judged separately and counted together.
 
     stamp(trace)             exact vector timestamps: Stamps
     predecessors(trace)      immediate predecessors, the transitive reduction: Predecessors
     check_order(trace, o)    causal, fifo or total order of deliveries: Verdict with witnesses
-    check_delivery(trace)    what was lost, duplicated, misdelivered or never sent: Deliveries
-    necessary(trace)         the units PC1/PC2 force on every log and message edge: Necessary
-    audit_units(table)       carried against necessary, where carried was recorded: Audit
-    check(trace, o)          one judgement of all of it, with a sentence and an exit code: Judgement
+    check_delivery(trace)    lost, duplicated, misdelivered and never sent messages: Deliveries
+    necessary(trace)         the units that PC1/PC2 force on every log and message edge: Necessary
+    audit_units(table)       recorded units of each transmission against the necessary ones: Audit
+    check(trace, o)          one judgement of the whole trace, with a sentence and an exit code: Judgement
 """
 
 from .computation import Computation, Event, encode

@@ -1,16 +1,16 @@
-"""Questions asked of a table of whole computations, and the answers as tables.
+"""Ask questions of a table of whole computations, and return the answers as tables.
 
-In    rows of trace.SCHEMA, all there are of each computation
-Out   AnswerTables: the tables of the questions and the totals that add up over disjoint tables
-Cost  as the questions: events x processes; computations are independent
+In    rows of trace.SCHEMA, all rows of each computation
+Out   AnswerTables: the tables of the questions, and totals that add up over disjoint tables
+Cost  that of the questions: events x processes; computations are independent
 
 A computation whose rows break the contract of a trace (a gap, two different rows of one event), or whose
-happened-before has a cycle, is quarantined whole: nothing that could be said of it would be about something
-that happened. A cause that is not in the trace is quarantined by itself. A row that repeats another one
-exactly is dropped and counted, as `duplicate_rows`: it says nothing new.
+happened-before has a cycle, is quarantined whole: no answer about it would describe a real run. A cause that
+is not in the trace is quarantined alone. A row that repeats another exactly is dropped and counted in
+`duplicate_rows`, since it adds nothing.
 
-With gaps="renumber" the rows are a window of a trace (see computation): gaps in seq and causes that are not
-there are no faults.
+With gaps="renumber" the rows are a window of a trace (see computation): then gaps in seq and causes outside
+the table are no faults.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ EVERYTHING = tuple(QUESTIONS)
 
 class AnswerTables(Answers):
     def table(self, name: str) -> pa.Table:
-        """All rows of a table. It has its schema even where it has no rows."""
+        """All rows of a table; an empty table still has its schema."""
         return pa.concat_tables([TABLES[name].empty_table(), *self.tables[name]])
 
 
@@ -51,8 +51,8 @@ def analyse(
 ) -> AnswerTables:
     """Ask the questions given, by name or as objects, of every sound computation; all questions if None.
 
-    gaps   "refuse": a computation with a gap in seq is quarantined. "renumber": the table is a window of a
-           trace; totals `sent_outside` and `causes_outside` count what refers to events outside of it
+    gaps   "refuse": quarantine a computation with a gap in seq. "renumber": the table is a window of a trace;
+           the totals `sent_outside` and `causes_outside` count references to events outside the window
     """
     check_gaps(gaps)
     analysis = AnswerTables()
@@ -74,9 +74,9 @@ def analyse(
 def sound(
     table: pa.Table, answers: Answers, gaps: str = REFUSE
 ) -> Iterator[tuple[pa.Table, list[Computation]]]:
-    """Yield the rows of the sound computations, and the same as unions; quarantine the others in `answers`.
+    """Yield the rows of the sound computations and their unions; quarantine the others in `answers`.
 
-    Only where something is wrong, rows are compared with one another, and what is wrong is found by halving.
+    Rows are compared with one another only if there is a fault, which is then located by bisection.
     """
     left, is_first = [table], True
     while left:
@@ -110,7 +110,7 @@ def sound_whole(
     encoded: Callable[[pa.Table], Sequence[Computation]],
     gaps: str = REFUSE,
 ) -> tuple[pa.Table, Sequence[Computation]]:
-    """The rows of the sound computations, and the same `encoded`; quarantine the others in `answers`."""
+    """The rows of the sound computations and their encoding; quarantine the others in `answers`."""
     try:
         validate(table, gaps_allowed=gaps == RENUMBER)
         return table, encoded(table)
@@ -120,13 +120,13 @@ def sound_whole(
 
 
 def is_gap(reason: str) -> bool:
-    """Whether a computation was quarantined for a gap in seq, so that renumbering would let it be judged."""
+    """Whether a computation was quarantined for a gap in seq, so that renumbering would make it judgeable."""
     return GAP in reason or "seq has a gap" in reason
 
 
 def _without_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> pa.Table:
-    """The rows without the causes that are not in the table; in a window, only without those that name no
-    event: the others may be outside of it."""
+    """The rows without causes that are not in the table. In a window only causes that name no possible event
+    are removed: the others may be outside the window."""
     known = set(zip(*(table[name].to_pylist() for name in ("computation", "process", "seq")), strict=True))
     causes, row = flatten(table["causes"])
     absent = []
@@ -140,9 +140,9 @@ def _without_absent_causes(table: pa.Table, answers: Answers, gaps: str) -> pa.T
 
 
 def without_causes(table: pa.Table, absent: Ints, answers: Answers) -> pa.Table:
-    """The rows without some of the causes, which are quarantined as absent one by one.
+    """The rows without some of their causes; each removed cause is quarantined as absent.
 
-    absent   of each cause of each row, one row after the other, whether it is such
+    absent   for each cause of each row, row after row, whether to remove it
     """
     causes, row = flatten(table["causes"])
     reasons = []

@@ -1,9 +1,9 @@
-"""Kernels are compiled when they are first called, and their machine code is kept for the next process.
+"""Compile kernels on first call, and cache their machine code for later processes.
 
-numba keeps it beside the source or in the user's cache, and for a package inside an archive only if that is
-called .zip, by its path. A wheel given to spark-submit is called .whl, and Spark copies what it ships to a
-new path for every run. So, of an archive, the content of the source says where its code is kept. Where
-nothing can be kept, every process compiles for itself: some 10 s.
+numba caches the code beside the source or in the user's cache; for a package inside an archive only if the
+archive is called .zip, and by the archive's path. A wheel given to spark-submit is called .whl, and Spark
+copies it to a new path for every run. So for an archive, the cache's location depends on the content of the
+source. If no location is writable, every process compiles for itself: some 10 s.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from numba.core import caching
 def compiled(kernel: Callable[..., Any]) -> Any:
     try:
         return njit(cache=True)(kernel)
-    except RuntimeError:  # no place to keep the code
+    except RuntimeError:  # no writable place for the code
         return njit(kernel)
 
 

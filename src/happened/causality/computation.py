@@ -1,17 +1,17 @@
-"""A computation as dense integer arrays: what the kernels work on, and how names come back.
+"""A computation as dense integer arrays: the input of the kernels, and the way back to names.
 
-In    a table that `trace.read` returned, or that passes `trace.validate`.
+In    a table that `trace.read` returned, or that passes `trace.validate`
 Out   one Computation per computation of the table, or unions of many, the events of each in a topological
       order of happened-before.
-Cost  linear in events and destinations, but for sorting the names.
+Cost  linear in events and destinations, except for sorting the names
 
-Happened-before is process order, the edge from a send to the first delivery of its message at each
-process, and the recorded `causes`; messages that were sent `unordered` carry no edge. A `receive` is an
-internal event, unless its computation records no deliveries at all: there the receives stand in for them.
+Happened-before is process order, the edge from a send to the first delivery of its message at each process,
+and the recorded `causes`; messages sent `unordered` have no edge. A `receive` is an internal event, unless
+its computation records no deliveries at all: then receives count as deliveries.
 
-A table may be a window of a longer trace (gaps="renumber"): the events of a process are numbered anew in the
-order of their seqs, and keep the seqs of the trace in `recorded_seq`. What the window lacks is not known to
-be false: a cause outside it is left out and counted, and a delivery whose send is not in it is SENT_OUTSIDE.
+A table may be a window of a longer trace (gaps="renumber"): the events of a process are renumbered in the
+order of their seqs, and `recorded_seq` keeps the trace's seqs. Nothing is concluded from what the window
+lacks: a cause outside it is left out and counted, and a delivery whose send is outside it is SENT_OUTSIDE.
 """
 
 from collections.abc import Sequence
@@ -46,13 +46,13 @@ SEND, RECEIVE, DELIVER, INTERNAL, UNORDERED = range(len(KINDS))
 
 REFUSE, RENUMBER = "refuse", "renumber"
 GAPS = (REFUSE, RENUMBER)
-"""If the seqs of a process are not 1, 2, …, its computation is refused, or its events are numbered anew."""
+"""If the seqs of a process are not 1, 2, …: refuse its computation, or renumber the process's events."""
 
-MOST_EVENTS = np.iinfo(np.int32).max  # Of one process: seqs and the entries of vectors are 32 bits wide
+MOST_EVENTS = np.iinfo(np.int32).max  # Events of one process: seqs and vector entries are 32 bits wide
 
 
 class Event(NamedTuple):
-    """An event as a person names it."""
+    """An event by the names that people use."""
 
     computation: str
     process: str
@@ -70,57 +70,57 @@ class Event(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """The slots of messages that were sent unordered: no order is judged by them."""
+    """The slots of messages that were sent unordered; judgements of orders ignore them."""
 
     message: Ints  # increasing
     dest: Ints
-    delivery: Ints  # the first delivery there, -1 if the message is lost
+    delivery: Ints  # the first delivery at the destination, -1 if the message is lost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computation:
-    """Events 0, 1, … in topological order; messages, processes and slots are dense indices too.
+    """Events numbered 0, 1, … in topological order; messages, processes and slots have dense indices too.
 
-    A slot is one destination of one message: those of message m are dest_offsets[m]:dest_offsets[m+1],
-    in increasing order of destination. Index -1 means none. The slots of unordered messages are `aside`.
+    A slot is one destination of one message: message m has the slots dest_offsets[m]:dest_offsets[m+1], in
+    increasing order of destination. Index -1 means none. The slots of unordered messages are in `aside`.
 
-    A union of computations is one as well, in which nothing happened before anything of another. Vectors
-    are as wide as the widest of them has processes: entry k is about the k-th process of the event's own.
+    A union of computations is a Computation too; happened-before never crosses its parts. Its vectors are as
+    wide as the part with the most processes: entry k is about the k-th process of the event's own part.
     """
 
     computation_names: tuple[str, ...]
-    owner: Ints  # of each process, its computation
-    first: Ints  # of each process, the first one of its computation
+    owner: Ints  # the computation of each process
+    first: Ints  # for each process, the first process of its computation
     width: int
     process_names: tuple[str, ...]
-    process: Ints  # of each event
-    seq: Ints  # its place on its process, from 1
-    recorded_seq: Ints  # that the trace gives it: the same array, unless events were renumbered
+    process: Ints  # the process of each event
+    seq: Ints  # the event's position on its process, from 1
+    recorded_seq: Ints  # the seq in the trace: the same array, unless events were renumbered
     kind: Ints
     message: Ints
-    row: Ints  # of the table it came from
-    relevant: Ints  # whether the application wants it timestamped
+    row: Ints  # the event's row in the encoded table
+    relevant: Ints  # whether the application marked the event as relevant
     fate: Ints  # FIRST, REPEATED, … for deliveries
-    source: Ints  # the send whose message edge ends here
+    source: Ints  # the send of the message that the event delivers, if that makes an edge
     cause_offsets: Ints
     causes: Ints
-    chain_offsets: Ints  # of each process, into chain
+    chain_offsets: Ints  # for each process, its start in `chain`
     chain: Ints  # the event (p, seq) is chain[chain_offsets[p] + seq - 1]
-    send: Ints  # of each message
+    send: Ints  # the send of each message
     dest_offsets: Ints
     slot_dest: Ints
     slot_message: Ints
     slot_send: Ints
-    slot_delivery: Ints  # the first delivery there, -1 if the message is lost
+    slot_delivery: Ints  # the first delivery at the destination, -1 if the message is lost
     aside: Aside
-    message_codes: Ints  # of each message, into the names shared by all computations of a table
+    message_codes: Ints  # each message's index into the names that all computations of a table share
     names: pa.Array
     is_window: bool = False  # whether the trace may have more events than these
-    causes_outside: int = 0  # recorded causes that are not in the window
+    causes_outside: int = 0  # recorded causes outside the window
 
     @property
     def name(self) -> str:
-        """The one computation's name. ValueError if this is a union of several."""
+        """The name of the only computation. ValueError if this is a union of several."""
         (name,) = self.computation_names
         return name
 
@@ -136,17 +136,17 @@ class Computation:
         return str(self.names[int(self.message_codes[message])].as_py())
 
     def messages_of(self, slots: Ints) -> pa.Array:
-        """The names of the messages of these slots."""
+        """The names of the messages that these slots belong to."""
         return self.names.take(pa.array(self.message_codes[self.slot_message[slots]]))
 
     def slots_of(self, messages: Ints, processes: Ints) -> Ints:
-        """The slot of each (message, process), -1 if the message was not sent there or one is -1."""
+        """The slot of each (message, process), -1 if the message was not addressed to it or either is -1."""
         keys = self.slot_message.astype(np.int64) * self.processes + self.slot_dest
         wanted = messages.astype(np.int64) * self.processes + processes
         return np.where((messages >= 0) & (processes >= 0), find(keys, wanted), -1)
 
     def processes_named(self, events: Ints, names: pa.Array) -> Ints:
-        """Which process of its event's computation each name stands for; -1 for none."""
+        """The process with each name in the computation of the corresponding event; -1 for none."""
         own = pa.array(self.process_names, pa.string())
         known = pc.unique(own)
         ids = self.owner * len(known) + pc.index_in(own, value_set=known).to_numpy()
@@ -166,20 +166,20 @@ class Computation:
         )
 
     def names_of(self, process: Ints) -> list[pa.Array]:
-        """The computations of these processes, and their own names."""
+        """The names of these processes' computations, and of the processes."""
         computations = pa.array(self.computation_names, pa.string())
         processes = pa.array(self.process_names, pa.string())
         return [computations.take(pa.array(self.owner[process])), processes.take(pa.array(process))]
 
     def event_columns(self, events: Ints) -> list[pa.Array]:
-        """The computation, process, seq and id of these events, as the trace has them."""
+        """The computation, process, seq and id of these events, with the trace's seqs."""
         names = self.names_of(self.process[events])
         seq = pa.array(self.recorded_seq[events].astype(np.int64))
         return [*names, seq, event_ids(names[1], seq)]
 
     def recorded_vectors(self, vectors: Ints, events: Ints) -> Ints:
-        """The rows of `vectors` for these events, with entries that are seqs of the trace: entry k is that
-        of the last event of the k-th process that is known, 0 if there is none."""
+        """The rows of `vectors` for these events, with the trace's seqs as entries: entry k is the seq of the
+        last event of the k-th process in the event's past, 0 if there is none."""
         rows = vectors[events]
         if self.recorded_seq is self.seq:
             return rows
@@ -190,7 +190,7 @@ class Computation:
         return recorded
 
     def index(self, process: str, seq: int) -> int:
-        """The event with this name; LookupError if there is none. Not for unions."""
+        """The number of the event with this name; LookupError if there is none. Not for unions."""
         if process in self.process_names:
             p = self.process_names.index(process)
             chain = self.chain[self.chain_offsets[p] : self.chain_offsets[p + 1]]
@@ -223,7 +223,7 @@ Trace: TypeAlias = pa.Table | Sequence[Computation]
 
 
 def encode(trace: Trace, gaps: str = REFUSE) -> Sequence[Computation]:
-    """One Computation for each computation of a table, sorted by name; what is encoded stays as it is.
+    """One Computation per computation of a table, sorted by name; an already encoded trace is returned as is.
 
     TraceFormatError if happened-before has a cycle.
     """
@@ -236,8 +236,8 @@ def encode(trace: Trace, gaps: str = REFUSE) -> Sequence[Computation]:
 
 
 def unite(table: pa.Table, cells: int = 16_000_000, *, gaps: str = REFUSE) -> list[Computation]:
-    """The same computations in few unions, none with more than `cells` entries in its vectors (if it can
-    be helped): so that many small ones cost no more than one of their size."""
+    """Encode a table into few unions, each with at most `cells` vector entries if possible, so that many
+    small computations cost no more than one of their total size."""
     if not table.num_rows:
         return []
     columns = _Columns(table, gaps)
@@ -253,9 +253,9 @@ def unite(table: pa.Table, cells: int = 16_000_000, *, gaps: str = REFUSE) -> li
 
 
 class _Columns:
-    """The whole table as integers; processes, messages and events are contiguous per computation.
+    """The whole table as integers; each computation's processes, messages and events are contiguous.
 
-    Events are in chain order here: by process, then seq.
+    Events are in chain order: by process, then seq.
     """
 
     def __init__(self, table: pa.Table, gaps: str) -> None:
@@ -297,7 +297,7 @@ class _Columns:
 
         messages, self.names = encode_names(table["message"])
         per_computation = len(self.names) + 1
-        # Key 0 is "no message"; the keys proper start at 1 and are kept without that shift.
+        # Key 0 means "no message"; real keys start at 1 here and are stored without that shift.
         keys = np.where(messages >= 0, computation * per_computation + messages + 1, 0)[self.row]
         distinct, dense = _dense(keys, len(self.computation_names) * per_computation + 1)
         nameless = int(distinct[0] == 0)
@@ -307,7 +307,7 @@ class _Columns:
         self._causes(table, chain_of_row[caused], cause_process, causes)
 
     def starts(self) -> tuple[Ints, Ints, Ints]:
-        """Where each computation's processes, messages and events begin."""
+        """The first process, message and event of each computation."""
         every = np.arange(len(self.computation_names) + 1)
         processes = np.searchsorted(self.process_keys // len(self.process_names), every)
         messages = np.searchsorted(self.message_keys // (len(self.names) + 1), every)
@@ -345,7 +345,7 @@ class _Columns:
         self.source = np.full(self.kind.size, -1, np.int64)
         carries_edge = np.isin(self.fate, (FIRST, MISDELIVERED))
         self.source[carries_edge] = self.send[self.message[carries_edge]]
-        # The slots of unordered messages are put aside, so that no order is judged by them.
+        # The slots of unordered messages are kept apart, so that no order is judged by them.
         unordered = self.kind[self.send] == UNORDERED if self.kind.size else np.zeros(0, bool)
         unordered &= self.send >= 0
         slots = unordered[self.slot_message]
@@ -385,7 +385,7 @@ class _Columns:
         self.cause_offsets = offsets_of(np.bincount(effects, minlength=self.kind.size))
 
     def _inside(self, process: Ints, seq: Ints) -> Ints:
-        """The events that have these seqs in the trace, -1 where the window has none."""
+        """The events with these seqs of the trace, -1 if the window does not have them."""
         known = np.unique(self.recorded_seq)
         place = find(known, seq)
         keys = self.process * known.size + np.searchsorted(known, self.recorded_seq)
@@ -393,7 +393,7 @@ class _Columns:
 
 
 def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation]:
-    """Linearize each computation and give it, or those of its group, indices of their own."""
+    """Linearize each computation, and give each computation, or group of them, its own dense indices."""
     c = columns
     p_at, m_at, e_at = c.starts()
     order, position = linearize(p_at, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
@@ -471,14 +471,14 @@ def _shift(values: Ints, start: int) -> Ints:
 
 
 def _renumber(events: Ints, position: Ints) -> Ints:
-    """Where events are placed; -1 stays -1."""
+    """The position of each event; -1 stays -1."""
     return np.where(events >= 0, position[events], -1)
 
 
 def _dense(keys: Ints, bound: int) -> tuple[Ints, Ints]:
-    """The distinct keys in increasing order, and the place of each key among them; 0 <= key < bound."""
+    """The distinct keys in increasing order, and each key's index among them; 0 <= key < bound."""
     if bound > 8 * keys.size:
         return np.unique(keys, return_inverse=True)
-    present = np.zeros(bound, bool)  # spares sorting, which is most of encoding a long trace
+    present = np.zeros(bound, bool)  # avoids sorting, the largest cost of encoding a long trace
     present[keys] = True
     return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]

@@ -1,20 +1,20 @@
-"""One epoch of a computation too large to be looked at whole, and the frontier that joins it to the past.
+"""One epoch of a computation too large to process whole, and the frontier that connects it to the past.
 
-An epoch is what lies between two consistent cuts. All that the future needs of what went before is the
-*frontier*: the vectors of each process's last event and of those events whose message or effect is still
-to come. So an epoch can be stamped as soon as its entering frontier is known, wherever its events are;
-and the frontier itself can be had without stamping everything in sequence:
+An epoch is the set of events between two consistent cuts. The only part of the past that the future needs is
+the *frontier*: the vectors of each process's last event and of those events whose message or effect comes
+later. So an epoch can be stamped as soon as its entering frontier is known, on any machine. The frontiers can
+be computed without stamping the epochs one after another:
 
-    summarise   stamp each epoch as if of every event of the past only its own name were known: a vector
-                then says which event of each process, old or new, is the latest in the past
-    scan        complete the few vectors that leave an epoch by those of the old events they name
-    stamp       each epoch from its entering frontier, exactly
+    summarise   stamp each epoch as if each old event's past were only the event itself: a vector then names
+                the latest event of each process, old or new, in the past
+    scan        complete the few vectors that leave an epoch with those of the old events that they name
+    stamp       stamp each epoch exactly, from its entering frontier
 
-The first and the last are independent per epoch; the scan touches only frontiers. For a stream, an epoch
-is a batch, and `stamp` with the frontier as its state is all there is.
+The first and the last step are independent per epoch; the scan touches only frontiers. In a stream, an epoch
+is a batch, and `stamp` is the only step, with the frontier as its state.
 
-A column of the vectors needs no other column. Where there are so many processes that frontiers would be
-larger than epochs, a block of columns is stamped by itself, epoch after epoch, and blocks side by side.
+Columns of vectors are independent of one another. If there are so many processes that frontiers would be
+larger than epochs, each block of columns is stamped alone, epoch after epoch, blocks in parallel.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _SEQ_BITS = 40
 
 
 def event_keys(process: Ints, seq: Ints) -> Ints:
-    """Events as single numbers that sort by process, then seq; seq stays below 2^40."""
+    """Events encoded as integers that sort by process, then seq; seq stays below 2^40."""
     return (process.astype(np.int64) << _SEQ_BITS) | seq
 
 
@@ -44,10 +44,10 @@ def split_keys(keys: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Epoch:
-    """Events by process, then seq, without gaps; edges from other events lead into them.
+    """Events by process, then seq, without gaps, with the edges that lead into them.
 
-    The predecessors of event e, beyond the one before it on its process, are
-    (edge_process, edge_seq)[edge_offsets[e]:edge_offsets[e + 1]], in this epoch or before it.
+    The predecessors of event e, besides the event before it on its process, are
+    (edge_process, edge_seq)[edge_offsets[e]:edge_offsets[e + 1]], each in this epoch or an earlier one.
     """
 
     processes: int
@@ -56,7 +56,7 @@ class Epoch:
     edge_offsets: Ints
     edge_process: Ints
     edge_seq: Ints
-    names: tuple[str, ...] = ()  # of the processes, for messages
+    names: tuple[str, ...] = ()  # the processes' names, for error messages
 
     def name(self, process: int, seq: int) -> str:
         return f"{self.names[process] if self.names else f'process {process}'}#{seq}"
@@ -71,7 +71,7 @@ class Epoch:
 
 
 def places(epoch: Epoch, process: Ints, seq: Ints) -> Ints:
-    """The index in the epoch of each of these events, all of which lie in it."""
+    """The index in the epoch of each of these events, which must all belong to the epoch."""
     if not len(process):
         return np.empty(0, np.int64)
     first = np.searchsorted(epoch.process, np.arange(epoch.processes))
@@ -81,9 +81,9 @@ def places(epoch: Epoch, process: Ints, seq: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
-    """What the future needs of the past: some old events, by process and seq, and their vectors.
+    """The part of the past that later epochs need: some old events, by process and seq, and their vectors.
 
-    `last` is the seq of each process's last event, 0 for none; that event is among them.
+    `last` is the seq of each process's last event, 0 for none; these last events are among the kept events.
     """
 
     last: Ints
@@ -93,22 +93,22 @@ class Frontier:
 
     @classmethod
     def beginning(cls, processes: int, width: int | None = None) -> "Frontier":
-        """The empty frontier at the start; vectors are as wide as there are processes if `width` is None."""
+        """The empty frontier of an empty past; vectors have `width` entries, None: one per process."""
         width = processes if width is None else width
         return cls(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, width), np.int32))
 
     def rows(self, process: Ints, seq: Ints) -> Ints:
-        """The row of each of these old events in the frontier; -1 for those it did not keep."""
+        """The row of each of these old events in the frontier; -1 for events that it did not keep."""
         return find(event_keys(self.process, self.seq), event_keys(process, seq))
 
     def widened(self, more: int, at: int) -> "Frontier":
-        """The same with so many new processes, whose columns of zeros are inserted at `at`."""
+        """The frontier with `more` new processes, whose columns of zeros are inserted at `at`."""
         vectors = np.insert(self.vectors, [at] * more, 0, axis=1)
         last = np.concatenate([self.last, np.zeros(more, np.int64)])
         return Frontier(last, self.process, self.seq, vectors)
 
     def names_only(self) -> "Frontier":
-        """The same events with vectors that contain only the event itself: the start of a summary."""
+        """The same events, with vectors that contain only the event itself: the input of `summarise`."""
         vectors = np.zeros_like(self.vectors)
         vectors[np.arange(len(vectors)), self.process] = self.seq
         return replace(self, vectors=vectors)
@@ -116,20 +116,20 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arranged:
-    """An epoch in topological order, its edges as rows: old events first, as in the frontier, then these."""
+    """An epoch in topological order; edges name rows: first the frontier's old events, then the epoch's."""
 
-    entering: int  # how many old events there are
+    entering: int  # number of old events
     order: Ints
-    row_of: Ints  # of each event of the epoch
-    edge_offsets: Ints  # in topological order
+    row_of: Ints  # the row of each event of the epoch
+    edge_offsets: Ints  # by event in topological order
     edge_rows: Ints
-    last: Ints  # of each process, the seq of its last event by the end of the epoch
+    last: Ints  # for each process, the seq of its last event up to the end of the epoch
 
 
 def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> Arranged:
-    """TraceFormatError on a cycle, a gap, a process too long, or a cause that the frontier has forgotten.
+    """Put an epoch in order. TraceFormatError on a cycle, gap, long process or cause outside the frontier.
 
-    `known` is what was arranged before for this epoch, and is taken as it is if the same events enter.
+    `known` is an earlier result for this epoch; it is returned unchanged if the same old events enter.
     """
     if known is not None:
         if (known.entering, known.order.size) != (frontier.process.size, epoch.events):
@@ -140,7 +140,7 @@ def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> 
     if last.max(initial=0) > MOST_EVENTS:
         longest = int(np.argmax(last))
         raise too_long(epoch.names[longest] if epoch.names else str(longest), int(last[longest]))
-    # In chain order a local event has its place there; frontier rows count as placed already.
+    # A local event's place is its chain position; frontier rows count as already placed.
     edge_place = _places(epoch, frontier, starts)
     local = edge_place >= 0
     owner = np.repeat(np.arange(epoch.events), np.diff(epoch.edge_offsets))
@@ -170,7 +170,7 @@ def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> 
 
 
 def own_columns(processes: int, columns: Sequence[int]) -> Ints:
-    """The column of each process among these; those without one share a column of no meaning, the last."""
+    """Each process's index in `columns`; all other processes share one extra, meaningless last column."""
     own = np.full(processes, len(columns))
     own[columns] = np.arange(len(columns))
     return own
@@ -178,9 +178,9 @@ def own_columns(processes: int, columns: Sequence[int]) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stamped:
-    """An epoch with the vectors of the frontier's events and its own, by row as it was arranged.
+    """An epoch with the vectors of the frontier's events and of its own, by row of `Arranged`.
 
-    columns   the processes that vectors are about; if not all, a column without meaning comes after them
+    columns   the processes that the vectors cover; unless all are covered, a meaningless column follows
     """
 
     epoch: Epoch
@@ -193,17 +193,17 @@ class Stamped:
         return self.vectors[self.arranged.row_of]
 
     def rows(self, frontier: Frontier, process: Ints, seq: Ints) -> Ints:
-        """The row in `vectors` of each of these events, old or new; -1 for old ones that were not kept."""
+        """The row in `vectors` of each of these events, old or new; -1 for old events that were not kept."""
         return _rows(self.epoch, frontier, self.arranged.row_of, process, seq)
 
 
 def stamp_epoch(
     epoch: Epoch, frontier: Frontier, arranged: Arranged | None = None, columns: Sequence[int] | None = None
 ) -> Stamped:
-    """Stamp every event of the epoch. The vectors are exact if those of the entering frontier are.
+    """Stamp every event of the epoch. The vectors are exact if the entering frontier's vectors are.
 
     arranged   the epoch, if it has been arranged already
-    columns    the processes to be told of, those of the frontier's vectors; all if None
+    columns    the processes that the vectors cover, as in the frontier; all if None
     """
     a = arrange(epoch, frontier, arranged)
     n, entering = epoch.processes, frontier.process.size
@@ -220,9 +220,9 @@ def stamp_epoch(
 
 
 def leave(epoch: Epoch, a: Arranged, frontier: Frontier, rows: Ints, process: Ints, seq: Ints) -> Frontier:
-    """The frontier after the epoch: every process's last event, and these other events, old or new.
+    """The frontier after the epoch: every process's last event, and the given events, old or new.
 
-    `rows` is what each row carries on: vectors, or whatever else is folded over epochs.
+    `rows` holds each row's state to pass on: vectors, or another value that is folded over epochs.
     """
     present = np.flatnonzero(a.last > 0)
     lasts = event_keys(present, a.last[present])
@@ -241,16 +241,16 @@ def stamp(
     arranged: Arranged | None = None,
     columns: Sequence[int] | None = None,
 ) -> tuple[Stamped, Frontier]:
-    """Stamp an epoch and advance the frontier past it, keeping the events named besides the last ones."""
+    """Stamp an epoch and advance the frontier past it; besides last events, it keeps the named events."""
     stamped = stamp_epoch(epoch, frontier, arranged, columns)
     return stamped, leave(epoch, stamped.arranged, frontier, stamped.vectors, process, seq)
 
 
 def complete(summary: Frontier, frontier: Frontier) -> Frontier:
-    """The exact leaving frontier, from one summarised from `frontier.names_only()`, and the entering one.
+    """The exact leaving frontier, from the one summarised from `frontier.names_only()` and the entering one.
 
-    A summarised vector names, for each process p, the latest event of p in the past. If that is an old
-    event, its vector is to be joined; if a new one, that of p's last old event, which came before it.
+    For each process p, a summarised vector names the latest event of p in the past. If that event is old,
+    join its vector; if it is new, join the vector of p's last old event, which came before it.
     """
     vectors = summary.vectors.copy()
     if frontier.process.size:
@@ -263,7 +263,7 @@ def complete(summary: Frontier, frontier: Frontier) -> Frontier:
 @compiled
 def complete_rows(vectors, last, keys, old, seq_bits):  # type: ignore[no-untyped-def]
     n = last.size
-    known = np.empty(n, vectors.dtype)  # to the old events joined so far, who thus cover older ones
+    known = np.empty(n, vectors.dtype)  # entries of all joined vectors; they cover older events
     for r in range(vectors.shape[0]):
         known[:] = 0
         for p in range(n):
@@ -294,7 +294,7 @@ def _chain_offsets(epoch: Epoch, frontier: Frontier) -> Ints:
 
 
 def _places(epoch: Epoch, frontier: Frontier, starts: Ints) -> Ints:
-    """The chain position of each edge's origin; -1 where it is an old event."""
+    """The chain position of each edge's cause; -1 if the cause is an old event."""
     p = epoch.edge_process
     place = starts[p] + epoch.edge_seq - frontier.last[p] - 1
     beyond = place >= starts[p + 1]

@@ -1,17 +1,17 @@
-"""From what was found in a trace to one sentence and one exit code, for everybody who tells it to a person.
+"""Turn the findings about a trace into one sentence and one exit code, the same for every command.
 
-`happened check`, `happened analyze` (all of it, or `--only order`), `happened stream` and the report all call
-`judge`, so the same trace has the same outcome and the same sentence in each of them:
+`happened check`, `happened analyze` (with all questions, or `--only order`), `happened stream` and the report
+all call `judge`, so the same trace gets the same outcome and the same sentence from each of them:
 
     violated     the order is violated; or a delivery is duplicated, misdelivered or of something never
                  sent; or the trace is complete and has a lost cause (see `order`)
-    quarantined  none of that, but rows are quarantined: what is left says nothing about them
-    undecided    none of that, but no deliveries could show it; or there is a lost cause and the trace may be
-                 cut off, so that the message may have been delivered after its end
-    holds        none of that
+    quarantined  not violated, but rows are quarantined: the judgement of the rest does not cover them
+    undecided    neither, but no deliveries are evidence; or there is a lost cause and the trace may be
+                 cut off, so that the message may have been delivered after the end of the trace
+    holds        none of these
 
-The sentence ends with remarks, which change no outcome: how many rows were dropped because they repeat others
-exactly, and what a window of a trace leaves open.
+The sentence ends with remarks that change no outcome: how many exact duplicates of rows were dropped, and
+what a window of a trace leaves undecided.
 """
 
 import os
@@ -34,11 +34,11 @@ from .questions import Answers
 from .verdict import LostCause, Verdict, Witness
 
 ASTRAY = ("duplicated", "misdelivered", "never_sent")
-"""Deliveries that should not have been, whatever their order."""
+"""Deliveries that are wrong whatever their order."""
 
 
 class Outcome(IntEnum):
-    """The value is the exit code."""
+    """The value of a member is the exit code."""
 
     HOLDS = ExitCode.HOLDS
     VIOLATED = ExitCode.VIOLATED
@@ -48,7 +48,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """An outcome, the sentence that says it, and the verdict on the order that it rests on."""
+    """An outcome, its sentence, and the verdict on the order from which it follows."""
 
     outcome: Outcome
     sentence: str
@@ -64,24 +64,24 @@ class Judgement:
 
     @property
     def witnesses(self) -> tuple[Witness | LostCause, ...]:
-        """The witnesses of violations of the order, then those of lost causes; as many as were asked for."""
+        """The witnesses of violations of the order, then those of lost causes, up to the requested limit."""
         return (*self.verdict.witnesses, *self.verdict.lost_witnesses)
 
     def __str__(self) -> str:
         return "\n".join([self.sentence, *map(str, self.witnesses[:1])])
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """HTML for notebooks."""
         shown = "".join(f"<pre>{escape(str(witness))}</pre>" for witness in self.witnesses[:1])
         return f"<p><strong>{escape(self.sentence)}</strong></p>{shown}"
 
 
 def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Judgement:
-    """Weigh a verdict on one order together with the deliveries astray and the rows quarantined.
+    """Combine a verdict on one order with the counts of wrong deliveries and quarantined rows.
 
-    totals    counts by the names of ASTRAY, `quarantined` and `duplicate_rows`; absent means none.
-              `sent_outside` and `causes_outside` are there if the trace is a window of a longer one
-    complete  whether the trace is known to have everything that happened
+    totals    counts by the names of ASTRAY, `quarantined` and `duplicate_rows`; an absent name counts 0.
+              `sent_outside` and `causes_outside` are present if the trace is a window of a longer one
+    complete  whether the trace is known to contain everything that happened
     """
     astray = {name: totals.get(name, 0) for name in ASTRAY}
     quarantined = totals.get("quarantined", 0)
@@ -132,9 +132,9 @@ def _remarks(totals: Mapping[str, int]) -> Iterator[str]:
 
 
 def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
-    """The judgement that a summary of `happened analyze` holds, on causal or FIFO order.
+    """The judgement on causal or FIFO order that follows from a summary of `happened analyze`.
 
-    A total order is no part of it: causal order leaves concurrent messages in any order.
+    Total order is not judged: causal order permits any order of concurrent messages.
     """
     judged, early = totals["deliveries_judged"], totals[f"{order}_violations"]
     lost = totals.get("lost_causes" if order == "causal" else f"{order}_lost_causes", 0)
@@ -144,10 +144,10 @@ def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A trace that was judged: the judgement, and what it rests on.
+    """A judged trace: the judgement and its basis.
 
-    quarantine   why the others, and causes that are not in the trace, are left out
-    totals       rows `quarantined` and `duplicate_rows`; of a window, what refers to events outside of it
+    quarantine   why rows, or causes that are not in the trace, were left out
+    totals       `quarantined` and `duplicate_rows`; for a window also references to events outside it
     """
 
     judgement: Judgement
@@ -166,11 +166,11 @@ def check(
     limit: int = DEFAULT_LIMIT,
     gaps: str = REFUSE,
 ) -> Judgement:
-    """Judge a trace: what `trace.read` returned, or the path of one.
+    """Judge a trace: the result of `trace.read`, or the path of a trace.
 
     order     "causal", "fifo" or "total"
-    complete  whether the trace has everything that happened; None: what the run that left it said, else no
-    limit     of the witnesses that are worked out
+    complete  whether the trace contains everything that happened; None: as the recorded run says, else no
+    limit     how many witnesses to compute
     gaps      "renumber" if the trace is a window of a longer one, or filtered (docs/pipeline.md)
 
     A violation is part of the answer, not an error; TraceFormatError means that the path holds no trace.
@@ -192,7 +192,7 @@ def check_path(
     limit: int = DEFAULT_LIMIT,
     gaps: str = REFUSE,
 ) -> Checked:
-    """Judge the trace at a path as `check` does, and return what the judgement rests on as well."""
+    """Judge the trace at a path like `check`, and return the basis of the judgement as well."""
     complete = refuse_complete_window(complete, gaps)
     table = traces.read(path, validate_rows)
     answers = Answers()
@@ -211,7 +211,7 @@ def check_path(
 
 
 def refuse_complete_window(complete: bool | None, gaps: str) -> bool | None:
-    """`complete`, or False for a window; LocalProtocolError if a window is said to be complete."""
+    """`complete`, or False for a window; LocalProtocolError if the caller calls a window complete."""
     check_gaps(gaps)
     if gaps != RENUMBER:
         return complete
@@ -223,7 +223,7 @@ def refuse_complete_window(complete: bool | None, gaps: str) -> bool | None:
 
 
 def _counts(deliveries: Deliveries, computations: Sequence[Computation]) -> dict[str, int]:
-    """The totals that a judgement looks at."""
+    """The totals that `judge` needs."""
     counts = {name: getattr(deliveries, name) for name in ASTRAY}
     if any(c.is_window for c in computations):
         counts["sent_outside"] = deliveries.sent_outside

@@ -1,4 +1,4 @@
-"""Kernels that match deliveries with their messages and put events into a topological order; arrays of runs.
+"""Kernels that match deliveries with messages and sort events topologically; and arrays of runs.
 
 Events come in chain order (by process, then seq); an event's predecessors are the one before it on its
 process, its `source` (the send of the message it delivers) and its `causes`. Index -1 means none.
@@ -12,22 +12,22 @@ from .compiled import compiled
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
-# What became of a delivery: exactly one of these, or NO_DELIVERY for other events.
+# The fate of a delivery: exactly one of these; other events have NO_DELIVERY.
 NO_DELIVERY, FIRST, REPEATED, MISDELIVERED, NEVER_SENT, FIRST_UNORDERED, SENT_OUTSIDE = range(7)
 
 
 def offsets_of(counts: Ints) -> Ints:
-    """Where runs of these lengths begin, one after the other, and where the last one ends."""
+    """The start of each of the consecutive runs with these lengths, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def members(starts: Ints, lengths: Ints) -> Ints:
-    """The members of runs, run after run: starts[i], starts[i] + 1, … are the lengths[i] of one."""
+    """The members of runs, run after run: run i is starts[i], starts[i] + 1, …, lengths[i] numbers in all."""
     return np.repeat(starts - offsets_of(lengths)[:-1], lengths) + np.arange(lengths.sum())
 
 
 def find(keys: Ints, wanted: Ints) -> Ints:
-    """The place of each number among the sorted keys, -1 if it is not there."""
+    """The index of each wanted number among the sorted keys, -1 if it is not among them."""
     if not keys.size:
         return np.full(wanted.size, -1, np.int64)
     at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
@@ -36,7 +36,7 @@ def find(keys: Ints, wanted: Ints) -> Ints:
 
 @compiled
 def first_deliveries(deliveries, process, message, send, dest_offsets, slot_dest, slot_delivery, fate):  # type: ignore[no-untyped-def]
-    """Fill slot_delivery and fate; deliveries must be in chain order so that the first comes first."""
+    """Fill slot_delivery and fate; deliveries must be in chain order: the first of each process is first."""
     for e in deliveries:
         m = message[e]
         if send[m] < 0:
@@ -55,7 +55,7 @@ def first_deliveries(deliveries, process, message, send, dest_offsets, slot_dest
 
 @compiled
 def _unmet(e, position, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
-    """A predecessor of event e on another process that has no position yet; -1 if there is none."""
+    """A predecessor of event e on another process that has no position yet; -1 if all have one."""
     if source[e] >= 0 and position[source[e]] < 0:
         return source[e]
     for k in range(cause_offsets[e], cause_offsets[e + 1]):
@@ -66,11 +66,11 @@ def _unmet(e, position, source, cause_offsets, causes):  # type: ignore[no-untyp
 
 @compiled
 def linearize(process_offsets, chain_offsets, process, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
-    """A topological order, computation by computation, and the position of each event in it.
+    """A topological order, computation by computation, and the position of each event in that order.
 
-    Each process runs until it meets an event with an unplaced predecessor and is parked there; placing
-    that predecessor wakes it. Parking costs one step per edge at most, so the whole is linear. Where
-    there is a cycle the order is shorter than the events and the rest have position -1.
+    Each process advances until its next event has an unplaced predecessor, and is parked at that predecessor;
+    placing the predecessor wakes the process. There is at most one parking per edge, so the cost is linear.
+    If there is a cycle, the order is shorter than the events, and the events left over have position -1.
     """
     order = np.empty(process.size, np.int64)
     position = np.full(process.size, -1, np.int64)
@@ -108,10 +108,9 @@ def linearize(process_offsets, chain_offsets, process, source, cause_offsets, ca
 def admissible(
     chain_offsets: Ints, process: Ints, source: Ints, effects: Ints, causes: Ints, blocked: Ints
 ) -> Ints:
-    """Which events, in chain order, have all that they wait for among those admitted: the one before them on
-    their process, their source, and the causes of these effects. Blocked events are not admitted.
-    """
-    stuck = np.flatnonzero(blocked)  # what must not be admitted waits for itself
+    """Whether each event, in chain order, can be admitted: it is not blocked, and the previous event on its
+    process, its source, and the causes of these effects are admitted."""
+    stuck = np.flatnonzero(blocked)  # a blocked event gets itself as a predecessor
     effects, causes = np.concatenate([effects, stuck]), np.concatenate([causes, stuck]).astype(np.int64)
     order = np.argsort(effects, kind="stable")
     offsets = offsets_of(np.bincount(effects, minlength=process.size))
@@ -125,10 +124,10 @@ def admissible(
 def cycle(
     position: Ints, chain_offsets: Ints, process: Ints, source: Ints, cause_offsets: Ints, causes: Ints
 ) -> list[int]:
-    """Events each of which happened before the next, and the last before the first.
+    """Events each of which happened before the next, the last of them before the first.
 
-    Every chain with unplaced events is stuck at its first one, which lacks a predecessor on a chain
-    that is stuck as well: following those must come round.
+    Every chain with unplaced events is stuck at its first unplaced event, which lacks a predecessor on
+    another stuck chain: following these predecessors must lead around a cycle.
     """
     at = int(np.argmax(position < 0))
     seen: dict[int, int] = {}
@@ -144,6 +143,6 @@ def cycle(
         path += [stuck]
         at = int(_unmet(stuck, position, source, cause_offsets, causes))
         path += [at]
-    # Adjacent equal events (a chain entered exactly where it is stuck) are one event of the cycle.
+    # Adjacent equal events (the path enters a chain exactly where it is stuck) are one event of the cycle.
     events = [event for i, event in enumerate(path) if event != path[i - 1] or len(path) == 1]
     return events[::-1] or path[:1]

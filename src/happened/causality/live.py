@@ -1,26 +1,26 @@
-"""A computation as it happens: its events come in batches, in any order, some twice, and are stamped once.
+"""A computation in progress: events come in batches, in any order, some twice; each is stamped once.
 
-A batch is an epoch, and the frontier is what is kept between batches (see epochs). An event is *held* until
-every event before it on its process, the send of the message it delivers and its recorded causes are there;
-so the admitted events always form a consistent cut, and their timestamps are those of the whole computation.
+A batch is an epoch, and the frontier is the state between batches (see epochs). An event is *held* until
+every event before it on its process, the send of the message it delivers and its recorded causes are present.
+So the admitted events always form a consistent cut, and their timestamps are those of the whole computation.
 
-Promises   after `finish`, every event has been told once, with the same timestamp, immediate predecessors and
-           early deliveries that a look at the whole computation gives, whatever the batches were; and the
-           totals are those that the judgement of the whole rests on.
-Bound      state: a vector for each process and each message in flight, what is held, the names of the last
-           `remember` messages that have arrived everywhere. By these rules it stays bounded, at this price:
-  retire   an event that was held through `retire` batches is let go: without the send or the causes that did
-           not come, which are quarantined; if events before it on its process are missing, it is quarantined
-           itself. A message that is in flight for `retire` batches counts as lost: a delivery after that
-           follows nothing, and deliveries that overtook it are no longer told as early.
-  remember a message that is delivered again after so many others were finished is taken for one whose send
-           has not come. One delivered where it was not addressed, after it was delivered everywhere it was,
-           is taken for a repetition.
-  recent   a recorded cause must be among the last so many events of its process when its effect arrives (of
-           fewer where there are many processes, MOST_KEPT); an older one is quarantined, and its effect is
+Promises   after `finish`, every event has been reported once, with the same timestamp, immediate predecessors
+           and early deliveries as an analysis of the whole computation gives, whatever the batches were; and
+           the totals are those on which that analysis's judgement rests.
+Bound      state: a vector for each process and each message in flight, the held events, and the names of the
+           last `remember` messages that arrived everywhere. These rules bound the state, at a price:
+  retire   an event held through `retire` batches is released without its missing send or causes, which are
+           quarantined; if events before it on its process are missing, the event itself is quarantined. A
+           message in flight for `retire` batches counts as lost: a later delivery of it has no cause, and
+           deliveries that overtook it are no longer reported as early.
+  remember a message delivered again after `remember` others finished counts as one whose send is missing. If
+           a message has been delivered at all its destinations, a later delivery at another process counts as
+           a repetition.
+  recent   a recorded cause must be among the last `recent` events of its process when its effect arrives
+           (fewer if there are many processes, MOST_KEPT); an older cause is quarantined, and its effect is
            stamped without it.
 
-Receives count as deliveries only if the caller says so: nobody can know whether a delivery is still to come.
+Receives count as deliveries only on the caller's request: a delivery may still come at any time.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,9 +44,9 @@ from .questions.predecessors import tell_edges
 from .questions.stamp import QUESTION as STAMP
 
 NOTHING, FORGOTTEN, UNKNOWN = -1, -2, -3
-"""Of an event, instead of the message it delivers: none; one that is finished; one not sent yet."""
+"""Instead of the message that an event delivers: none; a finished message; a message not sent yet."""
 
-MOST_KEPT = 4_000_000  # Entries of the vectors that are kept for recorded causes
+MOST_KEPT = 4_000_000  # Entries of the vectors that are kept in case a recorded cause names their events
 
 COLUMNS = ("process", "seq", "kind", "message", "to", "relevant", "causes")
 TEXT = pa.string()
@@ -60,17 +60,17 @@ RECEIVED_ONLY = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What is kept, and for how long."""
+    """How much state is kept, and for how long."""
 
-    retire: int = 100  # batches that an event may be held, and a message in flight
-    remember: int = 100_000  # names of finished messages
-    recent: int = 64  # events of each process that recorded causes may name
-    receives: bool = False  # whether receives stand for deliveries
-    relevant_only: bool = False  # whether predecessors are told among marked events, and not among all
+    retire: int = 100  # batches for which an event may be held, or a message be in flight
+    remember: int = 100_000  # number of remembered names of finished messages
+    recent: int = 64  # number of events of each process that recorded causes may name
+    receives: bool = False  # whether receives count as deliveries
+    relevant_only: bool = False  # whether predecessors are reported among marked events only, not among all
 
 
 class _Rows(NamedTuple):
-    """Candidates of a batch by process, then seq; `since` is the batch in which each came."""
+    """Candidate events of a batch by process, then seq; `since` is the batch in which each arrived."""
 
     table: pa.Table
     process: Ints
@@ -80,13 +80,13 @@ class _Rows(NamedTuple):
 
     @property
     def sends(self) -> Ints:
-        """The places of sends."""
+        """The indices of sends."""
         named = pc.is_valid(self.table["message"]).to_numpy()
         return np.flatnonzero(np.isin(self.kind, (SEND, UNORDERED)) & named)
 
 
 class _Edges(NamedTuple):
-    """Into each effect, by its place among the rows, a cause (process, seq)."""
+    """Edges: the index of the effect among the rows, and its cause as (process, seq)."""
 
     effect: Ints
     process: Ints
@@ -100,18 +100,18 @@ class _Edges(NamedTuple):
 class _Flying(NamedTuple):
     """Messages in flight, and the destinations of each.
 
-    names, sender, seq, since   of each message; `since` is the batch of its send
-    slot_message, slot_dest     of each slot
+    names, sender, seq, since   one entry for each message; `since` is the batch of its send
+    slot_message, slot_dest     one entry for each slot
     """
 
     names: pa.Array
     sender: Ints
     seq: Ints
     since: Ints
-    ordered: Ints  # whether an order is judged by it
+    ordered: Ints  # whether judgements of order include the message
     slot_message: Ints
     slot_dest: Ints
-    slot_done: Ints  # whether it was delivered there
+    slot_done: Ints  # whether the message was delivered at this destination
 
     def only(self, kept: Ints) -> "_Flying":
         """The messages selected by a mask."""
@@ -128,13 +128,13 @@ class _Flying(NamedTuple):
         return np.column_stack([*columns, np.broadcast_to(seq, which.shape)]).astype(np.int64)
 
     def edges(self, source: Ints, *, ordered: bool) -> _Edges:
-        """Into the deliveries of messages that were sent ordered, or the others, from their sends."""
+        """Edges from sends into deliveries, for messages that were sent ordered, or for unordered ones."""
         delivers = np.flatnonzero(source >= 0)
         delivers = delivers[self.ordered[source[delivers]] == ordered]
         return _Edges(delivers, self.sender[source[delivers]], self.seq[source[delivers]])
 
     def named(self) -> Callable[[Ints, Ints], pa.Array]:
-        """Gives the names of messages by their sends."""
+        """A function that gives the names of messages by process and seq of their sends."""
         keys = event_keys(self.sender, self.seq)
         order = np.argsort(keys)
         keys = keys[order]
@@ -155,7 +155,7 @@ class LiveComputation:
     names: list[str] = field(default_factory=list)
     epochs: int = 0
     events: int = 0
-    listed: int = 0  # of `names`, how many the caller has written down
+    listed: int = 0  # how many of `names` the caller has already written
 
     def __post_init__(self) -> None:
         self._number: dict[str, int] = {}
@@ -166,11 +166,11 @@ class LiveComputation:
         self._held = SCHEMA.empty_table().select(COLUMNS)
         self._held_since = np.empty(0, np.int64)
         self._overtaking = Overtaking(self.name, self.names)
-        self._arrivals: set[str] = set()  # kinds of arrivals that were there
+        self._arrivals: set[str] = set()  # kinds of arrivals seen so far
 
     @classmethod
     def of(cls, name: str, rules: Rules, names: Iterable[str]) -> "LiveComputation":
-        """One in which these processes are known, in this order."""
+        """A computation in which these processes are already known, in this order."""
         live = cls(name, rules)
         for each in names:
             live._know(pa.array([each], TEXT))
@@ -190,7 +190,7 @@ class LiveComputation:
         return self._advance(arrived, batch, self.rules.retire)
 
     def finish(self, batch: int) -> Answers:
-        """End the computation: report what is left, without the events that never arrived."""
+        """End the computation: report the remaining events without waiting for events that never arrived."""
         answers = self._advance(self._held.slice(0, 0), batch, -1)
         self._overtaking.end(answers)
         if self._arrivals == {"receive"} and not self.rules.receives:
@@ -218,10 +218,10 @@ class LiveComputation:
         self._retire(batch, retire, answers)
         return answers
 
-    # What arrives.
+    # Arriving rows.
 
     def _candidates(self, arrived: pa.Table, batch: int, answers: Answers) -> _Rows:
-        """The held and the new events, without those reported before; duplicates are dropped."""
+        """The held and the new events, without events reported before; duplicates are dropped."""
         table = pa.concat_tables([self._held, arrived.select(COLUMNS)]).combine_chunks()
         since = np.concatenate([self._held_since, np.full(arrived.num_rows, batch)])
         members, _ = flatten(table["to"])
@@ -249,7 +249,7 @@ class LiveComputation:
             self._marks = self._marks.widened(more, self._marks.vectors.shape[1] - 1)
 
     def _codes(self, column: pa.Array | pa.ChunkedArray) -> Ints:
-        """Numbers of processes, -1 for null."""
+        """Indices of processes, -1 for null."""
         codes = pc.index_in(column, value_set=pa.array(self.names, TEXT))
         found: Ints = pc.fill_null(codes, -1).to_numpy().astype(np.int64)
         return found
@@ -269,7 +269,7 @@ class LiveComputation:
         members, of = flatten(sends["to"])
         n = len(self.names) + 1
         pairs = np.unique(of * n + self._codes(members) + 1)
-        pairs = pairs[pairs % n > 0]  # a null is no destination
+        pairs = pairs[pairs % n > 0]  # drops nulls, which are no destinations
         more = (
             rows.process[at], rows.seq[at], np.full(at.size, batch), rows.kind[at] == SEND,
             len(old.names) + pairs // n, pairs % n - 1, np.zeros(pairs.size, bool),
@@ -278,8 +278,8 @@ class LiveComputation:
         return _Flying(pa.concat_arrays([old.names, names]), *columns)
 
     def _matched(self, rows: _Rows, flying: _Flying) -> tuple[Ints, Ints]:
-        """Of each row the message that it delivers and follows, or NOTHING, FORGOTTEN or UNKNOWN; and the
-        slot of which it is the first delivery, or -1."""
+        """For each row, the message that it delivers and follows, or NOTHING, FORGOTTEN or UNKNOWN; and the
+        slot whose first delivery it is, or -1."""
         source = np.full(rows.seq.size, NOTHING)
         fills = np.full(rows.seq.size, -1, np.int64)
         deliveries = (rows.kind == DELIVER) | ((rows.kind == RECEIVE) & self.rules.receives)
@@ -296,7 +296,7 @@ class LiveComputation:
         order = np.argsort(slots, kind="stable")
         place = find(slots[order], wanted)
         first = np.zeros(at.size, bool)
-        first[np.unique(wanted, return_index=True)[1]] = True  # rows are by process and seq
+        first[np.unique(wanted, return_index=True)[1]] = True  # rows are sorted by process and seq
         first &= (place >= 0) & ~flying.slot_done[order[place]]
         fills[at[first]] = order[place[first]]
         return source, fills
@@ -304,8 +304,8 @@ class LiveComputation:
     def _edges(
         self, rows: _Rows, flying: _Flying, source: Ints
     ) -> tuple[_Edges, list[tuple[int, bool, str]]]:
-        """The edges whose causes are there, and (place of the effect, whether to wait for it, reason) of the
-        others."""
+        """The edges whose causes are present; and, for each other edge, (index of the effect, whether to wait
+        for the cause, reason)."""
         reasons: list[tuple[int, bool, str]] = []
         edges = flying.edges(source, ordered=True)
         causes, effect = flatten(rows.table["causes"])
@@ -317,7 +317,7 @@ class LiveComputation:
             past = (process >= 0) & (seq > 0) & (seq <= self._frontier.last[process])
             past &= self._frontier.rows(np.maximum(process, 0), seq) >= 0
             edges = _Edges.joined(edges, _Edges(*(each[here | past] for each in (effect, process, seq))))
-            own = process == rows.process[effect]  # implied, if it is before; else nothing can meet it
+            own = process == rows.process[effect]  # implied by process order if earlier; else unsatisfiable
             for k in np.flatnonzero(~here & ~past & ~(own & (seq < rows.seq[effect]) & (seq > 0))).tolist():
                 cause = pc.struct_field(causes, "process")[k].as_py()
                 forgotten = process[k] >= 0 and 0 < seq[k] <= self._frontier.last[process[k]]
@@ -326,11 +326,12 @@ class LiveComputation:
         order = np.argsort(edges.effect, kind="stable")
         return _Edges(*(each[order].astype(np.int64) for each in edges)), reasons
 
-    # What waits.
+    # Waiting rows.
 
     def _admitted(self, rows: _Rows, edges: _Edges, blocked: Ints) -> Ints:
-        """Which rows have all that they wait for among those told and those admitted: their causes, and the
-        sends of unordered messages. These cause nothing, and only they say so."""
+        """Which rows can be admitted: their causes are reported or admitted, and so are the sends of
+        unordered messages they deliver. Such a send is no cause, but it alone shows that its message is
+        unordered."""
         starts = np.searchsorted(rows.process, np.arange(len(self.names) + 1))
         expected = np.arange(rows.seq.size) - starts[rows.process] + self._frontier.last[rows.process] + 1
         new = edges.seq > self._frontier.last[edges.process]
@@ -341,8 +342,8 @@ class LiveComputation:
         return admissible(starts, rows.process, none, edges.effect[new], causes, blocked)
 
     def _without_sends(self, rows: _Rows, places: Ints, retire: int, answers: Answers) -> None:
-        """Deliveries that were let go without their sends: at the end of the trace there are none, which is
-        part of the verdict; before it they may be on their way."""
+        """Release deliveries without their sends. At the end of the trace these were never sent, which is
+        part of the verdict; before it, their sends may still come."""
         messages = rows.table["message"].take(pa.array(places)).to_pylist()
         if retire < 0:
             different = len({*zip(rows.process[places].tolist(), messages, strict=True)})
@@ -353,11 +354,11 @@ class LiveComputation:
         self._quarantine(answers, rows, zip(places.tolist(), told, strict=True))
 
     def _quarantine(self, answers: Answers, rows: _Rows, reasons: Iterable[tuple[int, str]]) -> None:
-        """Say something of the events at some places."""
+        """Quarantine the events at these indices, each with its reason."""
         events = ((f"{self.names[rows.process[at]]}#{rows.seq[at]}", why) for at, why in reasons)
         answers.quarantine((self.name, f"{event} {why}") for event, why in events)
 
-    # What is told.
+    # Reports.
 
     def _tell(
         self,
@@ -391,8 +392,8 @@ class LiveComputation:
     def _count_astray(
         self, rows: _Rows, flying: _Flying, source: Ints, others: Ints, answers: Answers
     ) -> None:
-        """Deliveries that are not the first where they were addressed. What is finished was delivered
-        everywhere, and to whom is forgotten."""
+        """Count deliveries that are not the first at a destination. A finished message was delivered
+        everywhere; its destinations are forgotten."""
         at, n = np.flatnonzero(others & (source >= 0)), len(self.names)
         slots, wanted = flying.slot_message * n + flying.slot_dest, source[at] * n + rows.process[at]
         addressed = int(np.isin(wanted, slots).sum())
@@ -408,8 +409,8 @@ class LiveComputation:
         answers: Answers,
         judged: tuple[Ints, Ints, _Flying],
     ) -> None:
-        """Stamp what was admitted, and judge it by what it delivered, what is still undelivered, and the
-        messages that these are of."""
+        """Stamp the admitted events, and judge their order by the slots that they delivered, the slots not
+        yet delivered, and the messages of these slots."""
         here = admitted[edges.effect]
         offsets = offsets_of(np.bincount(edges.effect[here], minlength=rows.seq.size)[admitted])
         at, number = rows.process[admitted], rows.seq[admitted]
@@ -435,7 +436,7 @@ class LiveComputation:
         self.epochs += 1
 
     def _kept(self, epoch: Epoch, flying: _Flying) -> tuple[Ints, Ints]:
-        """The events, besides each process's last one, that later ones may follow."""
+        """The events that later events may follow, besides each process's last one."""
         last = self._frontier.last.copy()
         np.maximum.at(last, epoch.process, epoch.seq)
         process = np.concatenate([self._frontier.process, epoch.process])
@@ -445,7 +446,7 @@ class LiveComputation:
         return np.concatenate([sender, process[recent]]), np.concatenate([sent, seq[recent]])
 
     def _retire(self, batch: int, retire: int, answers: Answers) -> None:
-        """Count messages as lost that were in flight for `retire` batches."""
+        """Count messages as lost after they were in flight for `retire` batches."""
         flying = self._flying
         stays = batch - flying.since <= retire
         if stays.all():

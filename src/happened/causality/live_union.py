@@ -1,19 +1,19 @@
-"""Many small computations as they happen, looked at together by the kernels of the batch job.
+"""Many small computations in progress, processed together by the kernels of the batch job.
 
-In     the rows that were kept of the computations concerned, and rows that arrived, in any order, some twice
-Out    what can be said now and was not said before, as tables and totals; the rows to keep
-State  every row of a computation, with the batch in which it was told, or -1 while it is held
-Cost   events of the computations concerned, times their processes: the kernels of the batch run once over
-       the union of them. `LiveComputation` takes over where a computation has become too large for that
+In     the stored rows of the computations concerned, and newly arrived rows, in any order, some twice
+Out    tables and totals with the answers that are new since the last batch; the rows to store
+State  every row of a computation, with the batch in which it was reported, or -1 while it is held
+Cost   events of the computations concerned, times their processes: the batch kernels run once over the union
+       of them. A computation that has become too large for this moves to `LiveComputation`
 
 An event is held until every event before it on its process, the send of the message it delivers and its
-recorded causes are here. The events that are not held form a consistent cut, so what the kernels say of them
-is what they say of the whole computation. Only rows about events that were held until now are given out; an
-early delivery is given out when the message it overtook is delivered as well.
+recorded causes are present. The events that are not held form a consistent cut, so the kernels' answers about
+them hold for the whole computation. Only answers about events held until now are reported; an early delivery
+is reported once the message it overtook is delivered too.
 
-A row that is here twice counts once, and is counted. Of two different rows of one event, and of two sends of
-one message, the one that came first stays and the other is quarantined by name; within a batch the smaller
-one stays, so that a batch that runs again decides the same.
+A row that arrives twice is used once, and the duplicate is counted. Of two different rows of one event, and
+of two sends of one message, the first stays and the other is quarantined by name; within a batch the smaller
+one stays, so that a repeated batch decides the same.
 """
 
 from collections.abc import Callable, Collection
@@ -39,12 +39,12 @@ from .questions.order import tell_early, tell_lost
 from .questions.stamp import stamps_table
 
 COLUMNS = ("computation", "process", "seq", "kind", "message", "to", "relevant", "causes")
-"""What of an event is looked at."""
+"""The columns of an event that are used."""
 
 EVENTS = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 KEPT = EVENTS.append(pa.field("told", pa.int32())).append(pa.field("early", pa.int8()))
-"""A row that is kept: `told` is the batch in which it was told, -1 while it is held; `early` has a bit for
-each order in which its delivery was told to be early."""
+"""A stored row: `told` is the batch in which it was reported, -1 while it is held; `early` has a bit for each
+order in which its delivery was reported as early."""
 
 PROCESSES = schema("computation string, process string, p int32")
 """Processes in the order in which they became known; entry p of a clock is about process p."""
@@ -62,11 +62,12 @@ HELD = -1
 
 
 class Advanced(NamedTuple):
-    """What a batch did to some computations.
+    """The effect of a batch on some computations.
 
-    answers   tables and totals, as of the questions; `duplicates` and `held` among the totals, the latter as
-              the change of how many rows are held
-    open      names of the computations of which more can be said when they end: something is held, or a
+    answers   tables and totals as for questions; totals include `duplicates`, and `held` as the change in the
+              number of held rows
+    open      names of the computations that can still give answers when they end: they have held rows or
+              undelivered messages
               message is undelivered
     """
 
@@ -84,8 +85,8 @@ def advance(
     last: bool = False,
     questions: Collection[str] = QUESTIONS,
 ) -> Advanced:
-    """Take the rows that arrived in the batch `number` of some computations, all that is kept of which is
-    given. `last`: nothing more comes of them, so say the rest, without what is missing."""
+    """Process the rows of some computations that arrived in batch `number`; `kept` has all their stored rows.
+    `last`: no more rows will come, so report the rest without waiting for missing rows."""
     answers = Answers()
     more = [*arrived.select(COLUMNS).columns, np.full(arrived.num_rows, HELD, np.int32)]
     more.append(np.zeros(arrived.num_rows, np.int8))
@@ -115,7 +116,7 @@ def advance(
         undelivered = teller.tell(rows.for_kernels(chosen))
         early[chosen] = flags
         waits |= np.fromiter((name in undelivered for name in rows.names), bool, rows.computations)
-    waits |= ~concerned  # nothing was looked at: as before, which may be either
+    waits |= ~concerned  # not processed in this batch: possibly still open
     if not rules.receives:
         received, delivered = (
             np.bincount(rows.computation, rows.kind == kind, minlength=rows.computations) > 0
@@ -131,12 +132,12 @@ def advance(
 
 
 def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Table:
-    """The rows by computation, process and seq, each event once; the first `kept` rows came before."""
+    """The rows by computation, process and seq, each event once; the first `kept` rows were stored."""
     (computation,), _ = codes_of(table["computation"])
     (process,), names = codes_of(table["process"])
     seq = table["seq"].to_numpy()
     owner = computation * max(len(names), 1) + process
-    order = np.lexsort((seq, owner))  # stable: what was kept comes first
+    order = np.lexsort((seq, owner))  # stable: stored rows come first
     same = (np.diff(owner[order], prepend=-1) == 0) & (np.diff(seq[order], prepend=-1) == 0)
     if not same.any():
         return table.take(pa.array(order))
@@ -159,7 +160,7 @@ def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Tab
 
 
 class _UnionRows:
-    """Rows of many computations as integers; by computation, process and seq, each event once."""
+    """Rows of many computations as integers, sorted by computation, process and seq; each event once."""
 
     def __init__(self, table: pa.Table, rules: Rules) -> None:
         self.table = table
@@ -177,28 +178,28 @@ class _UnionRows:
         self._message = np.where(codes >= 0, self.computation * (len(messages) + 1) + codes, NOTHING)
 
     def about(self, chosen: Ints, why: Callable[[int], str]) -> list[tuple[str, str]]:
-        """(computation, reason) of each of these rows, for the quarantine."""
+        """(computation, reason) for each of these rows, for the quarantine."""
         return [
             (self.names[self.computation[at]], f"{self.table['process'][at]}#{self.seq[at]} {why(at)}")
             for at in np.flatnonzero(chosen).tolist()
         ]
 
     def _sends(self) -> Ints:
-        """Places of sends by message; of one message, what was told comes first, then by process and seq."""
+        """Indices of sends by message; for one message, reported ones first, then by process and seq."""
         at = np.flatnonzero(np.isin(self.kind, (SEND, UNORDERED)) & (self._message >= 0))
         return at[np.lexsort((at, self.told[at] == HELD, self._message[at]))]
 
     def sent_again(self) -> Ints:
-        """Whether each row is a send of a message that another row sends."""
+        """Whether each row is a send of a message that an earlier send in `_sends` has already sent."""
         at = self._sends()
         again = np.zeros(self.seq.size, bool)
         again[at[np.diff(self._message[at], prepend=-1) == 0]] = True
         return again
 
     def admitted(self, last: bool, answers: Answers) -> Ints:
-        """Which rows have everything that they wait for among those admitted. If it is the `last` time,
-        nobody waits for what is not here, nor for an unordered send: it carries no edge, and one who delivers
-        what it sends later itself would wait for ever."""
+        """Which rows can be admitted: everything that they wait for is admitted. With `last`, no row waits
+        for absent rows, nor for an unordered send: it carries no edge, and a process that delivers the
+        message before its own send of it would wait for ever."""
         blocked = self.seq != np.arange(self.seq.size) - self.starts[self.process] + 1
         source = np.full(self.seq.size, NOTHING, np.int64)
         delivers = (self.kind == DELIVER) | ((self.kind == RECEIVE) & self.receives)
@@ -215,8 +216,8 @@ class _UnionRows:
         return admissible(chains, self.process, source, effects, causes, blocked)
 
     def _causes(self, blocked: Ints, last: bool, answers: Answers) -> tuple[Ints, Ints]:
-        """The recorded causes that are here, as (effects, causes). What names one that is not is blocked; if
-        it is the `last` time, that cause is quarantined instead and leaves the row."""
+        """The recorded causes that are present, as (effects, causes). A row with an absent cause is blocked;
+        with `last`, the cause is quarantined and removed from the row instead."""
         causes, effect = flatten(self.table["causes"])
         if not len(causes):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -236,9 +237,9 @@ class _UnionRows:
         return effect[~absent], at[~absent]
 
     def for_kernels(self, chosen: Ints) -> pa.Table:
-        """These rows as the batch job takes them. What stands for a delivery is one, and no other receive is:
-        the batch job takes receives for deliveries where a computation has no other, and nobody can know here
-        whether one is still to come."""
+        """These rows in the form that the batch job takes. Arrivals that count as deliveries become
+        deliveries, and other receives do not stay receives: the batch job counts receives as deliveries in a
+        computation without deliveries, and here a delivery may still come."""
         table = self.table.select(COLUMNS).take(pa.array(chosen))
         received = pa.array(self.kind[chosen] == RECEIVE)
         columns = {name: table[name] for name in COLUMNS}
@@ -249,19 +250,19 @@ class _UnionRows:
 
 
 class _Teller(NamedTuple):
-    """Runs the kernels over a consistent cut and gives out what is new in it."""
+    """Runs the kernels over a consistent cut and reports the answers that are new."""
 
     answers: Answers
-    number: int  # of the batch
-    told: Ints  # of each row, the batch in which it is told
+    number: int  # number of the batch
+    told: Ints  # for each row, the batch in which it was reported
     new: Ints
-    early: Ints  # of each row, the orders in which it was told to be early; this is added to
+    early: Ints  # for each row, the orders in which it was reported as early; updated here
     rules: Rules
     last: bool
     questions: Collection[str]
 
     def tell(self, table: pa.Table) -> set[str]:
-        """Answer, and return the names of the computations that have undelivered messages."""
+        """Report answers, and return the names of the computations that have undelivered messages."""
         undelivered: set[str] = set()
         for c in unite(table):
             subject, new = Subject(c, table), self.new[c.row]
@@ -297,7 +298,7 @@ class _Teller(NamedTuple):
             totals[name] += int((new & (c.fate == fate)).sum())
 
     def _stamp(self, subject: Subject, new: Ints) -> None:
-        """Entries of clocks are in the order in which processes became known, then by name."""
+        """Report stamps; clock entries are in the order in which processes became known, then by name."""
         c, vectors = subject.computation, subject.vectors
         known, every = self._known(c), np.arange(c.processes)
         number = np.empty(c.processes, np.int64)
@@ -313,7 +314,7 @@ class _Teller(NamedTuple):
         self.answers.add("processes", pa.table(columns, schema=PROCESSES))
 
     def _known(self, c: Computation) -> Ints:
-        """The batch in which each process was first told of, by an event of it or a message to it."""
+        """The batch in which each process was first reported, by its event or a message to it."""
         known = np.full(c.processes, np.iinfo(np.int64).max)
         told = self.told[c.row].astype(np.int64)
         np.minimum.at(known, c.process, told)

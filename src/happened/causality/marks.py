@@ -1,21 +1,21 @@
-"""Immediate predecessors and levels epoch by epoch: folds, the state after one epoch entering the next.
+"""Immediate predecessors and levels as folds over epochs: the state after one epoch enters the next.
 
-For each event and process k, let S[k] be the newest relevant event of k in the past, and IP[k] whether
-nothing relevant lies between it and here. Both travel as one number, the *mark* 2·S[k] + 1 - IP[k] (0: none):
-joining two pasts is then a maximum, since knowing a newer event wins, and of equal ones the side that
-knows of something in between (Hélary, Melideo & Raynal's P3, seen as a semilattice). A relevant event's
-immediate predecessors are the even marks before it; after it, all marks are odd but its own.
+For an event and a process k, let S[k] be the newest relevant event of k in the event's past, and IP[k]
+whether no relevant event lies between S[k] and the event. One number, the *mark* 2·S[k] + 1 - IP[k] (0:
+none), encodes both: joining two pasts is then a maximum, since the newer event wins, and of equal ones the
+side that knows of an event in between (Hélary, Melideo & Raynal's P3, seen as a semilattice). A relevant
+event's immediate predecessors are the even marks before it; after it, all marks except its own are odd.
 
-Column k needs no other, so that blocks of columns can be gone through by themselves.
-Cost: events x processes. State: a row for each process and each event whose effects are still to come.
+Columns are independent, so that blocks of columns can be processed separately.
+Cost: events x processes. State: a row for each process and each event that has effects still to come.
 
-Necessary information: let L[i, x] be the last message from i to x in the past of an event, and P[i, x]
-whether the unit it makes is necessary there: not known to be delivered at x, nor followed by another message
-to x. By Lemma 1 of Kshemkalyani & Singhal no other unit of that pair can be. Both travel as the mark 2·L + 1
-- P: joining two pasts is a maximum, since of a newer message the older side can know nothing, and of the same
-one it is settled if either side knows so. A send to x makes all marks of column x odd and its own even; a
-delivery of M(i, a) at x joins 2a + 1. Counts of blocks of columns x are added. Cost: n² numbers for each
-process and each event whose effects are still to come; events x n² in time.
+Necessary information: for an event, let L[i, x] be the last message from i to x in its past, and P[i, x]
+whether the unit of that message is necessary there: neither known to be delivered at x, nor followed by
+another message to x. By Lemma 1 of Kshemkalyani & Singhal no other unit of that pair can be necessary. The
+mark 2·L + 1 - P encodes both: joining two pasts is a maximum, since for a newer message the side without it
+adds nothing, and for the same message the unit is settled if either side knows so. A send to x makes all
+marks of column x odd and its own even; a delivery of M(i, a) at x joins 2a + 1. Counts of blocks of columns x
+are added. Cost: events x n² in time; n² numbers for each process and each event with effects still to come.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ from .stamps import MOST_CELLS
 
 
 def no_marks(processes: int, columns: range | None = None) -> Frontier:
-    """The state before anything happened; a frontier whose vectors are marks, of these processes or of all,
-    and a column of no meaning."""
+    """The state before any event: a frontier whose vectors are marks, with a column for each of the given (or
+    all) processes and one meaningless column."""
     width = 1 + (processes if columns is None else len(columns))
     return Frontier(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, width), np.int64))
 
@@ -46,12 +46,12 @@ def mark_epoch(
     arranged: Arranged | None = None,
     columns: range | None = None,
 ) -> tuple[tuple[Ints, Ints, Ints], Frontier]:
-    """((effects, cause processes, cause seqs), next state); effects are indices of the epoch's events, those
-    of one event next to one another.
+    """((effects, cause processes, cause seqs), next state); effects are indices of the epoch's events, and
+    the edges of one effect are consecutive.
 
-    kept       names the events, old or new, whose effects come after this epoch
-    arranged   the epoch, if it has been arranged already
-    columns    the processes whose events are looked for as causes; all if None
+    kept       (process, seq) of the events, old or new, that have effects after this epoch
+    arranged   the result of `arrange` for the epoch, if it exists
+    columns    the processes whose events are sought as causes; all if None
     """
     a = arrange(epoch, state, arranged)
     n, entering = epoch.processes, state.process.size
@@ -69,7 +69,7 @@ def mark_epoch(
 
 
 def mark_computation(c: Computation, relevant: Ints) -> tuple[Ints, Ints]:
-    """The reduction's edges (effects, causes) among the relevant events of a whole computation, by index."""
+    """The reduction's edges (effects, causes), by index, among the relevant events of a whole computation."""
     edges = edges_of(c)
     width = max(1, MOST_CELLS // (8 * max(1, c.events)))
     found = [(NONE, NONE)]
@@ -89,7 +89,7 @@ def mark_computation(c: Computation, relevant: Ints) -> tuple[Ints, Ints]:
 def level_epoch(
     epoch: Epoch, state: Frontier, kept_process: Ints, kept_seq: Ints, arranged: Arranged | None = None
 ) -> tuple[Ints, Frontier]:
-    """(levels of the epoch's events, next state); a state's vectors have one column, the level."""
+    """(levels of the epoch's events, next state); the vectors of a state have one column, the level."""
     a = arrange(epoch, state, arranged)
     entering = state.process.size
     levels = np.empty(entering + epoch.events, np.int64)
@@ -103,7 +103,7 @@ def level_epoch(
 def mark_rows(marks, entering, last, own, process, seq, relevant, edge_offsets, edges):  # type: ignore[no-untyped-def]
     """Fill marks[entering:] and find the reduction's edges: (effects, columns of causes, seqs of causes).
 
-    own[p] is process p's column; the last column has no meaning.
+    own[p] is process p's column; the last column is meaningless.
     """
     n = marks.shape[1] - 1
     capacity = 2 * process.size + n
@@ -152,8 +152,8 @@ MOST_PROCESSES = 1024  # With more processes, events x n² steps would take hour
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitState:
-    """The marks (n x columns) that each process has now, and those of the kept events, which are named by
-    process and seq."""
+    """The current marks (n x columns) of each process, and those of the kept events, named by process and
+    seq."""
 
     last: Ints
     current: Ints  # processes x (n x columns)
@@ -178,18 +178,18 @@ def count_units(
     arranged: Arranged | None = None,
     columns: range | None = None,
 ) -> tuple[Ints, UnitState]:
-    """Units on each edge of each send of the epoch, and the state after it.
+    """The number of units on each edge of each send of the epoch, and the state after the epoch.
 
-    is_slot        of each edge into an event: whether it is the first delivery at a destination
-    dest_offsets   of each event into `dests`, its destinations whether or not they were reached
-    kept           the (process, seq) of the events, old or new, whose effects come after this epoch
-    arranged       the epoch, if it has been arranged already
+    is_slot        for each edge into an event, whether it is the first delivery at a destination
+    dest_offsets   for each event, its range in `dests`: its destinations, reached or not
+    kept           (process, seq) of the events, old or new, that have effects after this epoch
+    arranged       the result of `arrange` for the epoch, if it exists
     columns        the destinations whose messages count; all if None
     """
     n = epoch.processes
     columns = range(n) if columns is None else columns
     keys = event_keys(state.process, state.seq)
-    present = np.flatnonzero(state.last > 0)  # every process's last event is an old row too
+    present = np.flatnonzero(state.last > 0)  # each process's last event is an old row too
     old_keys = np.unique(np.concatenate([keys, event_keys(present, state.last[present])]))
     old = Frontier(state.last, *split_keys(old_keys), np.empty((old_keys.size, 0), np.int32))
     a = arrange(epoch, old, arranged)
@@ -222,7 +222,7 @@ def count_units(
 
 @compiled
 def most_open(entering, events, edge_offsets, edges, uses):  # type: ignore[no-untyped-def]
-    """The largest number of the epoch's events that have, at one moment, effects still to come."""
+    """The largest number of the epoch's events that have effects still to come at one moment."""
     left = uses.copy()
     count = most = 0
     for e in range(events):
@@ -241,7 +241,7 @@ def fold(  # type: ignore[no-untyped-def]
     process, seq, event, entering, edge_offsets, edges, is_slot, row_process, row_seq, uses, held, pool, used,
     current, own, width, dest_offsets, dests, counts,
 ):  # fmt: skip
-    """Mark [i, x] is at i * width + own[x]; own[x] is `width` for an x that is not among the columns."""
+    """Mark [i, x] is at i * width + own[x]; own[x] is `width` if x is not among the columns."""
     n = current.shape[0]
     size = current.shape[1]
     free = np.empty(pool.shape[0], np.int64)
@@ -250,7 +250,7 @@ def fold(  # type: ignore[no-untyped-def]
         free[available] = slot
         available += 1
     left = uses.copy()
-    necessary = np.zeros(width + 1, np.int32)  # the last: of an x that is not here, nothing
+    necessary = np.zeros(width + 1, np.int32)  # last entry: for destinations without a column, never counted
     for e in range(process.size):
         p = process[e]
         mine = current[p]

@@ -1,4 +1,4 @@
-"""Names as numbers: codes into the distinct names of a column, and hashes that all tasks agree on."""
+"""Names as numbers: codes into the distinct names of a column, and hashes that are equal in all tasks."""
 
 from collections.abc import Sequence
 
@@ -11,19 +11,19 @@ from .linearization import Ints, offsets_of
 
 
 def flatten(lists: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
-    """The members of all lists, and the row each belongs to."""
+    """The members of all lists, and the row that each member belongs to."""
     rows = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
     members = pc.list_flatten(lists)
     return members.combine_chunks(), rows
 
 
 def nested(counts: Ints, members: pa.Array | Ints, kind: pa.DataType) -> pa.ListArray:
-    """Lists with so many of the members each, one after the other."""
+    """Consecutive members as lists; `counts` gives the length of each list."""
     return pa.ListArray.from_arrays(offsets_of(counts).astype(np.int32), members, type=kind)
 
 
 def encode_names(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """Codes into the distinct names, in order of first appearance; -1 for null."""
+    """Codes into the distinct names, which are in order of first appearance; -1 for null."""
     encoded = column.dictionary_encode().unify_dictionaries()
     codes = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in encoded.chunks]
     if not codes:
@@ -32,7 +32,7 @@ def encode_names(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 
 
 def codes_of(*columns: pa.Array | pa.ChunkedArray) -> tuple[list[Ints], list[str]]:
-    """Several columns as codes into one sorted list of names: no answer depends on the order of the rows."""
+    """Several columns as codes into one sorted list of names, which does not depend on the order of rows."""
     chunks = [column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns]
     codes, names = encode_names(pa.chunked_array([chunk for of in chunks for chunk in of], type=pa.string()))
     ends = np.cumsum([len(column) for column in columns])[:-1]
@@ -44,7 +44,7 @@ def codes_of(*columns: pa.Array | pa.ChunkedArray) -> tuple[list[Ints], list[str
 
 
 def hashes(names: pa.Array | Sequence[str]) -> Ints:
-    """64 bits of each name, the same in every process (FNV-1a, and a final mix so that any bits will do)."""
+    """A 64-bit hash of each name, equal in every process (FNV-1a, with a final mix: any bits are usable)."""
     names = pa.array(names, pa.string()) if not isinstance(names, pa.Array) else names
     if not len(names):
         return np.empty(0, np.uint64)

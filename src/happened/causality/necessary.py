@@ -4,20 +4,20 @@ information for causal message ordering and their optimal implementation", secti
 The unit (M, x), x in M.Dests, is necessary in the log after event e iff send(M) is in e's past or is e,
 and neither PC1: M's delivery at x is in e's past or is e,
 nor     PC2: a message M' with x in M'.Dests was sent strictly after send(M), in e's past or at e.
-On the edge of message m to d travel the units necessary after all that happened before its send, except
-that those whose destination is in m.Dests travel only to that destination. What m says of itself is no unit.
+The edge of message m to d carries the units necessary after everything that happened before m's send, except
+that units whose destination is in m.Dests travel only to that destination. m's own units do not count.
 
-So the units about x are the maximal sends to x in the past, less those delivered there within it: those that
-no later send to x in the past follows. A past is a *cut*, a count of events per process, and the vector of an
-event is the cut of its past and itself. Of each sender, only its last message to x within the cut can be such
-a maximal send, so per destination there is one candidate per sender, and only those not delivered within the
-cut are compared with the others. Cost per cut: processes² + undelivered candidates x processes.
+So the units about x are the maximal sends to x in the past (those that no later send to x in the past
+follows), without those delivered at x within the past. A past is given as a *cut*, a count of events per
+process; the vector of an event is the cut of its past and itself. Of each sender, only the last message to x
+within the cut can be maximal, so there is one candidate per destination and sender, and only candidates not
+delivered within the cut are compared. Cost per cut: processes² + undelivered candidates x processes.
 
-The audit asks whether messages carried exactly that. A `receive` row may record what its transmission
-carried, as attributes["units"]: `message>destination` pairs separated by spaces, the empty string for none.
-Each recorded transmission is compared with the units necessary on its edge; a pair that names no message of
-the computation sent to that destination is redundant by definition. Duplicated transmissions are compared
-each by itself.
+The audit checks whether messages carried exactly these units. A `receive` row may record the units that its
+transmission carried, as attributes["units"]: `message>destination` pairs separated by spaces, the empty
+string for none. Each recorded transmission is compared with the units necessary on its edge; a pair for which
+the computation has no such message and destination is redundant. Each copy of a duplicated transmission is
+compared separately.
 """
 
 from collections import Counter
@@ -55,7 +55,8 @@ class Unit(NamedTuple):
 
 
 class NecessaryUnits:
-    """What one computation's logs and messages had to carry. An edge is a slot of the computation."""
+    """The units that one computation's logs and messages had to carry. An edge is a slot of the
+    computation."""
 
     def __init__(self, computation: Computation, vectors: Ints | None = None) -> None:
         self.computation = computation
@@ -64,7 +65,7 @@ class NecessaryUnits:
 
     @cached_property
     def edge_counts(self) -> Ints:
-        """Units per edge."""
+        """Number of units per edge."""
         c = self.computation
         counts: Ints = count_edge_units(c.send, c.process, c.dest_offsets, self._sends)
         return counts
@@ -76,7 +77,7 @@ class NecessaryUnits:
         return offsets, fill_edge_units(c.send, c.process, c.dest_offsets, self._sends, offsets)
 
     def in_log(self, e: int) -> Ints:
-        """The slots necessary in the state after event e."""
+        """The slots whose units are necessary in the state after event e."""
         c = self.computation
         units = np.empty(c.width**2, np.int64)
         first = c.first[c.process[e]]
@@ -87,11 +88,11 @@ class NecessaryUnits:
         return Unit(c.message_name(c.slot_message[slot]), c.process_names[c.slot_dest[slot]])
 
     def counts_table(self) -> pa.Table:
-        """One row per edge: how many units it must carry."""
+        """One row per edge with the number of units that it must carry."""
         return self._table(COUNTS, np.arange(len(self.edge_counts)), pa.array(self.edge_counts))
 
     def units_table(self) -> pa.Table:
-        """One row per unit on each edge."""
+        """One row per unit and edge that must carry it."""
         c, (_, slots) = self.computation, self.edge_units()
         edges = np.repeat(np.arange(len(self.edge_counts)), self.edge_counts)
         return self._table(UNITS, edges, c.messages_of(slots), c.names_of(c.slot_dest[slots])[1])
@@ -114,7 +115,7 @@ class Necessary:
         return pa.concat_tables([COUNTS.empty_table(), *(of.counts_table() for of in self.computations)])
 
     def edge_units(self) -> pa.Table:
-        """One row per unit on each edge; `edge_counts` says beforehand how many that will be."""
+        """One row per unit and edge; `edge_counts` gives the number of rows beforehand."""
         return pa.concat_tables([UNITS.empty_table(), *(of.units_table() for of in self.computations)])
 
     def in_log(self, process: str, seq: int, computation: str | None = None) -> frozenset[Unit]:
@@ -125,7 +126,7 @@ class Necessary:
         raise LookupError(f"no computation {computation!r} among the {len(self.computations)} of this trace")
 
     def logs(self) -> Iterator[tuple[Event, frozenset[Unit]]]:
-        """Every event with the units necessary after it, in topological order within each computation."""
+        """Every event with the units necessary after it, topologically ordered within each computation."""
         for of in self.computations:
             for e in range(of.computation.events):
                 yield of.computation.event(e), frozenset(map(of.unit, of.in_log(e)))
@@ -139,24 +140,24 @@ NEVER = np.iinfo(np.int32).max
 
 
 class Sends(NamedTuple):
-    """All that a cut needs to know of a computation. Index -1 means none."""
+    """The arrays of a computation from which the units of a cut are computed. Index -1 means none."""
 
     vectors: Ints
-    first: Ints  # of each process, the first of its computation
+    first: Ints  # each process's computation, by its first process
     chain_offsets: Ints
     chain: Ints
-    newest: Ints  # of each event, the last row of `latest` made by its process by then
-    latest: Ints  # sends x width: the slot of the last message to each, that send included
+    newest: Ints  # for each event, the last row of `latest` that its process had made by then
+    latest: Ints  # sends x width: slot of the sender's last message to each process, up to that send
     slot_send: Ints
-    slot_sender: Ints  # its entry in vectors
-    slot_dest: Ints  # likewise
-    slot_seq: Ints  # of its send
-    slot_done: Ints  # the seq of its delivery, or NEVER
+    slot_sender: Ints  # the sender's entry in vectors
+    slot_dest: Ints  # the destination's entry in vectors
+    slot_seq: Ints  # the seq of the send
+    slot_done: Ints  # the seq of the delivery, or NEVER
 
 
 @compiled
 def last_sends(process, processes, sends, message, dest_offsets, slot_dest, width):  # type: ignore[no-untyped-def]
-    """The columns `latest` and `newest` of Sends; sends are the send events in topological order."""
+    """The columns `latest` and `newest` of Sends; `sends` holds the send events in topological order."""
     latest = np.full((sends.size, width), -1, np.int32)
     newest = np.full(process.size, -1, np.int32)
     current = np.full(processes, -1, np.int32)
@@ -187,7 +188,7 @@ def index_sends(c: Computation, vectors: Ints) -> Sends:
 
 @compiled
 def units_of_cut(cut, first_process, s, units):  # type: ignore[no-untyped-def]
-    """Write the maximal slots not delivered within the cut to units, by destination; returns how many.
+    """Write the slots of the units necessary after a cut to `units`, by destination; return their number.
 
     Entry k of the cut is about process first_process + k.
     """
@@ -223,7 +224,7 @@ def units_of_cut(cut, first_process, s, units):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_covered(slot, sends, s):  # type: ignore[no-untyped-def]
-    """Whether the slot's send happened before another of these sends."""
+    """Whether the slot's send happened before one of the other given sends."""
     for send in sends:
         if send != s.slot_send[slot] and s.vectors[send, s.slot_sender[slot]] >= s.slot_seq[slot]:
             return True
@@ -232,7 +233,7 @@ def _is_covered(slot, sends, s):  # type: ignore[no-untyped-def]
 
 @compiled
 def _units_before(e, process, s, units):  # type: ignore[no-untyped-def]
-    """The units necessary after everything that happened before e, e itself left out."""
+    """The units necessary after everything that happened before e, without e itself."""
     first = s.first[process]
     cut = s.vectors[e].copy()
     cut[process - first] -= 1
@@ -291,7 +292,7 @@ def fill_edge_units(message_send, process, dest_offsets, s, offsets):  # type: i
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A unit that a transmission should have carried and did not, or carried unnecessarily."""
+    """A unit that a transmission failed to carry although necessary, or carried although not necessary."""
 
     receive: Event
     unit: Unit
@@ -302,13 +303,13 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """`holds` is None where no transmission recorded its units."""
+    """The result of an audit; `holds` is None if no transmission recorded its units."""
 
-    recorded: int  # transmissions compared; equal of them carried exactly what was necessary
+    recorded: int  # transmissions compared; `equal` of them carried exactly the necessary units
     equal: int
-    missing: int  # units that were necessary and not carried, over all transmissions
-    redundant: int  # units that were carried and not necessary
-    unmatched: int  # recorded transmissions of messages never sent to that process: nothing to compare with
+    missing: int  # necessary units that were not carried, over all transmissions
+    redundant: int  # carried units that were not necessary
+    unmatched: int  # recorded transmissions of messages that were never sent to that process
     missing_examples: tuple[Mismatch, ...]
     redundant_examples: tuple[Mismatch, ...]
 
@@ -320,7 +321,7 @@ class Audit:
 def audit_units(
     table: pa.Table, *, against: Necessary | None = None, examples: int = DEFAULT_EXAMPLES
 ) -> Audit:
-    """Compare what was carried with what was necessary; `against` saves working that out again."""
+    """Compare the carried units with the necessary ones; `against` passes the latter if already computed."""
     carried = pc.map_lookup(table["attributes"], pa.scalar("units"), "first").combine_chunks()
     counts: Counter[str] = Counter()
     shown: dict[str, list[Mismatch]] = {"missing": [], "redundant": []}
@@ -333,7 +334,7 @@ def audit_units(
         arrivals, edges, recorded = arrivals[edges >= 0], edges[edges >= 0], arrivals.size
         words, owners = _words(carried.take(pa.array(c.row[arrivals])))
         named = [_unit(word) for word in words.dictionary.to_pylist()]
-        # Units are numbered by slot; those that are no slot come after, in order of appearance.
+        # Units with a slot are numbered by slot; all others come after, in order of appearance.
         width = slots + len(named)
         said = np.unique(owners * width + _numbers(c, named)[words.indices.to_numpy()])
         due = said
@@ -372,7 +373,7 @@ def _numbers(c: Computation, named: Sequence[Unit]) -> Ints:
 
 
 def _words(texts: pa.Array) -> tuple[pa.DictionaryArray, Ints]:
-    """Split all texts into words; returns the words and, for each, the number of its text."""
+    """Split all texts into words; return the words, and for each word the index of its text."""
     lists = pc.split_pattern(texts.cast(pa.string()), " ")
     words, owners = pc.list_flatten(lists), pc.list_parent_indices(lists)
     written = pc.not_equal(words, "")

@@ -1,8 +1,8 @@
-"""Did deliveries keep causal, FIFO or total order, and did every message arrive?
+"""Check whether deliveries kept causal, FIFO or total order, and whether every message arrived.
 
-A delivery is early in causal order if a message sent causally before it to the same process is delivered
-there later; in FIFO order, if such a message has the same sender. Only first deliveries at addressed
-processes count.
+A delivery is early in causal order if a message sent causally before its own, to the same process, is
+delivered there later; in FIFO order, if in addition both messages have the same sender. Only first deliveries
+at addressed processes count.
 
 A *lost cause* is a message that was never delivered at one of its destinations although that process
 delivered a message sent causally after it (in FIFO order: by the same sender). Causal order forbids it, since
@@ -11,14 +11,14 @@ information for causal message ordering and their optimal implementation", Distr
 Theorem 4); but a trace that ends too soon shows the same. So lost causes are counted apart from early
 deliveries, and `judgement` weighs them by whether the trace is complete.
 
-Looking at the oldest undelivered message of each sender is enough for both: if any message of that sender
-happened before, so did its oldest. Cost: deliveries x processes.
+It is enough to look at the oldest undelivered message of each sender: if any undelivered message of that
+sender happened before, so did the oldest one. Cost: deliveries x processes.
 
-`check_delivery` asks whether every message reached those it was sent to, once, and nobody else. Every
-delivery has one fate: the first at a destination, a repetition at the same process, a delivery at a process
-it was not sent to, or of a message the trace has no send of. What is left is lost: addressed to a process
-that never delivered it (or had not yet, when the trace ends). All of this goes for messages that were sent
-unordered too. In a window of a trace, a message without a send was sent outside of it.
+`check_delivery` checks whether every message reached each of its destinations once, and no other process.
+Every delivery has one fate: the first at a destination, a repetition at the same process, a delivery at a
+process that was not addressed, or of a message whose send the trace lacks. A message is lost at a destination
+that never delivered it (or had not before the trace ended). All of this applies to messages sent unordered,
+too. In a window of a trace, a message without a send was sent outside the window.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ DEFAULT_EXAMPLES = 3
 
 
 def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIMIT) -> Verdict:
-    """Judge the deliveries of every computation; at most `limit` witnesses of each kind are worked out."""
+    """Judge the deliveries of every computation; compute at most `limit` witnesses of each kind."""
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; choose one of {', '.join(ORDERS)}")
     every: list[Verdict] = []
@@ -91,7 +91,7 @@ def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdi
 
 
 class FaultsOfOrder(NamedTuple):
-    """Slots: those delivered early, and one that each overtook; those lost, and what first shows it."""
+    """Slots: early deliveries and a slot overtaken by each; lost causes and the delivery showing each."""
 
     deliveries: int
     early: Ints
@@ -101,7 +101,7 @@ class FaultsOfOrder(NamedTuple):
 
 
 def faults_of_order(c: Computation, vectors: Ints, order: str) -> FaultsOfOrder:
-    """What breaks causal or FIFO order in a computation, or in a union, in the order of deliveries."""
+    """The early deliveries and lost causes of a computation, or union, in the order of deliveries."""
     delivered = np.flatnonzero(c.slot_delivery >= 0)
     delivered = delivered[np.argsort(c.slot_delivery[delivered])]
     lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
@@ -122,17 +122,17 @@ def faults_of_order(c: Computation, vectors: Ints, order: str) -> FaultsOfOrder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Channels:
-    """Slots by channel, one channel being all messages of one sender to one destination."""
+    """Slots by channel; a channel is the sequence of messages from one sender to one destination."""
 
-    queue: Ints  # the slots, channel by channel, each channel's in the order they were sent
+    queue: Ints  # the slots, channel by channel; each channel's in sending order
     ends: Ints  # where each channel ends in `queue`
     of_slot: Ints  # the channel of each slot
-    sender: Ints  # of each channel
+    sender: Ints  # the sender of each channel
     of_dest: Ints  # the channels to process x are of_dest[x]:of_dest[x + 1]
 
     @classmethod
     def of(cls, slots: Ints, processes: int) -> "Channels":
-        """From (sender, seq of the send, destination) of each slot."""
+        """The channels of slots given as (sender, seq of the send, destination)."""
         sender, seq, dest = slots[:, :3].T
         keys = dest * processes + sender
         distinct, of_slot = np.unique(keys, return_inverse=True)
@@ -144,11 +144,11 @@ class Channels:
 def overtaken(
     vectors: Ints, send: Ints, slots: Ints, deliveries: int, channels: Channels, entry: Ints, fifo: bool
 ) -> Ints:
-    """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
+    """For each of the first `deliveries` slots, in topological order of delivery, a slot it overtook, or -1.
 
-    Slots are given by (sender, seq of the send, destination) and the row of their send in `vectors`; those
-    beyond are delivered after all of these. `entry` is that of each process in `vectors`, or negative if it
-    is not there: then whether its messages were overtaken is not seen.
+    Slots are given by (sender, seq of the send, destination) and the row of their send in `vectors`; the
+    slots after the first `deliveries` are delivered later than all of these. `entry` is each process's column
+    in `vectors`, negative if absent: overtaken messages of such senders go unnoticed.
     """
     found: Ints = early_deliveries(
         deliveries, send, slots[:, 2].copy(), channels.of_slot, slots[:, 1].copy(), vectors, channels.queue,
@@ -162,7 +162,7 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     deliveries, send, dest, channel, seq, vectors, queue, channel_ends, channel_sender, dest_channels,
     same_sender_only,
 ):  # fmt: skip
-    """As `overtaken`. queue holds the slots of each channel in sending order; those of channel k end at
+    """Kernel of `overtaken`. queue holds the slots of each channel in sending order; channel k's slots end at
     channel_ends[k]; channel_sender is its sender's entry in vectors."""
     overtaken = np.full(deliveries, -1, np.int64)
     delivered = np.zeros(send.size, np.bool_)
@@ -189,7 +189,7 @@ def first_to_follow(vectors: Ints, send: Ints, delivered: Ints, lost: Ints, entr
     """For each lost slot, the first delivery at its destination of a message sent causally after it, or -1;
     slots and entries as in `overtaken`."""
     found = np.full(len(lost), -1, np.int64)
-    at = np.flatnonzero(np.isin(delivered[:, 2], lost[:, 2]))  # deliveries elsewhere can show nothing
+    at = np.flatnonzero(np.isin(delivered[:, 2], lost[:, 2]))  # deliveries at other processes show nothing
     if not at.size:
         return found
     channels, sender = Channels.of(lost, entry.size), delivered[at, 0]
@@ -206,7 +206,7 @@ def follow_lost(  # type: ignore[no-untyped-def]
     vectors, send, dest, sender, lost_seq, channel_ends, channel_sender, channel_entry, dest_channels,
     same_sender_only,
 ):  # fmt: skip
-    """For each lost slot, by channel and seq, the first delivery that was sent after it; -1 for none."""
+    """For each lost slot, by channel and seq, the first delivery with a later send; -1 for none."""
     found = np.full(lost_seq.size, -1, np.int64)
     head = np.zeros(channel_ends.size, np.int64)
     head[1:] = channel_ends[:-1]
@@ -223,7 +223,7 @@ def follow_lost(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A message that was addressed to a process and not delivered there."""
+    """A message that was addressed to a process and never delivered there."""
 
     send: Event
     destination: str
@@ -234,12 +234,12 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Counts over all computations, and the first few of each kind."""
+    """The fates of messages, counted over all computations, and the first few examples of each fault."""
 
     events: int
     processes: int
-    messages: int  # sent
-    deliveries: int  # of any fate
+    messages: int  # messages sent
+    deliveries: int  # deliveries with any fate
     lost: int
     duplicated: int
     misdelivered: int
@@ -248,11 +248,11 @@ class Deliveries:
     duplicated_examples: tuple[Event, ...]
     misdelivered_examples: tuple[Event, ...]
     never_sent_examples: tuple[Event, ...]
-    sent_outside: int = 0  # deliveries of messages that were sent outside of the window
+    sent_outside: int = 0  # deliveries of messages that were sent outside the window
 
 
 def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliveries:
-    """What became of the messages of all computations, with so many examples of each fault."""
+    """The fates of the messages of all computations, with at most `examples` examples of each fault."""
     computations = encode(trace)
     fates = {"duplicated": REPEATED, "misdelivered": MISDELIVERED, "never_sent": NEVER_SENT}
     count = dict.fromkeys(("lost", "sent_outside", *fates), 0)

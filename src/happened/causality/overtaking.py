@@ -1,12 +1,11 @@
-"""Early deliveries and lost causes of a computation that is still going on.
+"""Early deliveries and lost causes of a computation in progress.
 
-Whether a delivery was early shows only when the message that it overtook is delivered as well; if that never
-happens, the message is a lost cause (see order). A delivery of which it is not known yet waits under each
-message that it overtook and that is still in flight; of each of those, the first delivery that was sent after
-it is kept.
+A delivery is known to be early only when a message that it overtook is delivered too; if that message is
+never delivered, it is a lost cause (see order). Until then, the delivery waits under each message in flight
+that it overtook; and for each message in flight, the first delivery whose message was sent after it is kept.
 
-Bound   messages in flight x deliveries that overtook nothing else. A message that is retired from flight is
-        waited for no more.
+Bound   messages in flight x deliveries that overtook nothing else. A retired message stops counting as in
+        flight, and no delivery waits for it any more.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,15 +30,15 @@ from .questions.order import (
     steps,
 )
 
-NEVER = np.iinfo(np.int64).max  # The seq of a delivery that has not been seen
+NEVER = np.iinfo(np.int64).max  # The seq of a delivery that has not arrived
 
 Slot = tuple[int, ...]  # (sender, seq of the send, destination)
 
-Named = Callable[[Ints, Ints], pa.Array]  # The names of the messages that processes sent at some seqs
+Named = Callable[[Ints, Ints], pa.Array]  # A function: names of messages, from their senders and seqs
 
 
 class Early(NamedTuple):
-    """A delivery that overtook something."""
+    """A delivery that overtook a message."""
 
     message: str
     sender: int
@@ -49,14 +48,14 @@ class Early(NamedTuple):
 
 
 class Overtaking:
-    """names   of the processes of the computation; others may be appended to this list"""
+    """names   the names of the computation's processes; the caller may append to this list"""
 
     def __init__(self, computation: str, names: list[str]) -> None:
         self._computation, self._names = computation, names
         self._waiting: dict[Slot, list[Early]] = {}
         self._overtaken: dict[Slot, str] = {}  # the names of all slots in `_waiting` and `_shown`
-        self._told: set[tuple[int, int, str]] = set()  # (dest, seq, order) of the early ones told
-        self._shown: dict[Slot, dict[str, Early]] = {}  # of what is in flight, the first to be sent after it
+        self._told: set[tuple[int, int, str]] = set()  # (dest, seq, order) of the early deliveries reported
+        self._shown: dict[Slot, dict[str, Early]] = {}  # message in flight -> first delivery sent after it
 
     def step(
         self,
@@ -67,7 +66,7 @@ class Overtaking:
         named: Named,
         answers: Answers,
     ) -> None:
-        """What deliveries of this epoch show; slots as in EpochView, with NEVER for those of `later`."""
+        """Report what this epoch's deliveries show; slots are as in EpochView, with NEVER in `later`."""
         rows: list[dict[str, Any]] = []
         known_to_us = _slot_keys(np.array([*self._overtaken], np.int64).reshape(-1, 3))
         awaited = np.isin(_slot_keys(delivered), known_to_us)
@@ -88,12 +87,12 @@ class Overtaking:
         for row in rows:
             answers.totals[f"{row['order_name']}_violations"] += 1
         answers.add("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS))
-        # What no waiting delivery needs any more is forgotten.
+        # Forget the reports about deliveries that no longer wait.
         still = {(each.dest, each.seq) for waiting in self._waiting.values() for each in waiting}
         self._told = {key for key in self._told if key[:2] in still}
 
     def _tell_known(self, early: Ints, named: Named, answers: Answers) -> None:
-        """Tell of early deliveries, as EARLY, of which all is known; they may be many."""
+        """Report early deliveries (rows of EARLY, possibly many) whose overtaken messages are delivered."""
         for order, chosen in (("causal", early), ("fifo", early[early[:, 7] > 0])):
             names = [
                 pa.repeat(self._computation, len(chosen)),
@@ -110,7 +109,7 @@ class Overtaking:
     def _wait(
         self, stamped: Stamped, frontier: Frontier, early: Ints, slots: Ints, named: Named
     ) -> list[dict[str, Any]]:
-        """Let deliveries wait for all that they overtook; what is known of it already is told."""
+        """Let deliveries wait for all messages that they overtook; report what is already known."""
         rows: list[dict[str, Any]] = []
         slots = slots[np.argsort(slots[:, 2], kind="stable")]
         begins = np.searchsorted(slots[:, 2], np.arange(stamped.epoch.processes + 1))
@@ -130,7 +129,7 @@ class Overtaking:
         return rows
 
     def _show(self, shown: Ints, named: Named) -> None:
-        """Remember lost causes that deliveries show, of each order the first delivery that does."""
+        """Remember the lost causes that deliveries show, with the first such delivery for each order."""
         lost, first = (named(shown[:, at], shown[:, at + 1]).to_pylist() for at in (2, 4))
         for (fifo, dest, p, at, sender, sent, seq), name, message in zip(
             shown.tolist(), lost, first, strict=True
@@ -140,7 +139,7 @@ class Overtaking:
             self._overtaken[p, at, dest] = name
 
     def retire(self, slots: Iterable[Slot], answers: Answers) -> None:
-        """These will never be delivered: lost causes, if something was sent after them and delivered."""
+        """Give up these slots: report them as lost causes if a message sent after them was delivered."""
         rows = []
         for slot in slots:
             name, process = self._overtaken.pop(slot, ""), self._names[slot[2]]
@@ -157,7 +156,7 @@ class Overtaking:
         self.retire(sorted(self._shown), answers)
 
     def _tell(self, early: Early, slot: Slot, name: str, seq: int) -> list[dict[str, Any]]:
-        """One row for each order, of the first message that was seen to be overtaken."""
+        """One row for each order, about the first message that was seen to be overtaken."""
         rows = []
         for order in ("causal", "fifo"):
             key = (early.dest, early.seq, order)
@@ -176,12 +175,12 @@ class Overtaking:
         return Event(self._computation, self._names[process], seq, kind, message)
 
     def _sends(self, *ends: Any) -> list[Event]:
-        """The ends of a causal path, two sends as (process, seq, message). What lies between them is in
-        earlier batches."""
+        """The two ends of a causal path, both sends as (process, seq, message). The events between them are
+        in earlier batches."""
         return [self._event("send", *end) for end in ends]
 
 
 def _slot_keys(slots: Ints) -> Ints:
-    """Slots as single numbers, for processes below 2^12 without collisions; a slot with the key of another is
-    looked at in vain."""
+    """Slots as integers, unique for up to 2^12 processes; beyond that, slots with equal keys only cost
+    needless comparisons."""
     return event_keys(slots[:, 0] << 12 | slots[:, 2], slots[:, 1])

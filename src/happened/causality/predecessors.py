@@ -1,17 +1,17 @@
 """Immediate predecessors: the edges of the transitive reduction of happened-before.
 
 e is an immediate predecessor of f iff e happened before f and no third event lies between them; the
-events in question are the relevant ones (Hélary, Melideo & Raynal's IPT problem), or all.
+events that count are the relevant ones (Hélary, Melideo & Raynal's IPT problem), or all events.
 
 There are three ways to find them, and `choose` takes the cheapest:
 
-vectors   Of each process, only the newest such event in f's past can be one; it is, iff no other of these
-          candidates has it in its past. What f's own predecessor on its process already knew is in that one's
-          past, so only processes of which f has learnt something new bring a candidate.
+vectors   Of each process, only the newest event in f's past that counts can be an immediate predecessor; it
+          is one iff it is in the past of no other such candidate. f's predecessor on its own process already
+          knew everything before it, so only processes of which f learnt a new event contribute a candidate.
           Cost per event: processes + candidates x immediate predecessors.
-bit sets  Where all events are relevant, the recorded edges that another path makes redundant are left out
-          (bit_sets.py). Cost: known before, from how far edges reach over the topological order.
-marks     Some events of a computation whose vectors are too wide: blocks of columns (marks.py).
+bit sets  If all events are relevant: remove each recorded edge that another path makes redundant
+          (reach.py). Cost: known beforehand, from how far edges reach over the topological order.
+marks     For some events of a computation whose vectors are too wide: blocks of columns (marks.py).
           Cost per event: processes.
 """
 
@@ -30,7 +30,7 @@ from .marks import mark_computation
 from .reach import WORD, edges_of, passes_of, reduce
 from .stamps import MOST_CELLS, stamp_computation
 
-STEP_CELLS = 4  # A step of bit sets follows an edge and takes as long as so many entries of vectors
+STEP_CELLS = 4  # A step of bit sets follows one edge and costs as much as this many vector entries
 
 PREDECESSORS = schema(
     "computation string, process string, seq int64, event string, "
@@ -53,7 +53,7 @@ def newest_relevant(chain_offsets, chain, relevant):  # type: ignore[no-untyped-
 
 @compiled
 def _keep_maximal(candidate, maximal, count, vectors, entry, seq):  # type: ignore[no-untyped-def]
-    """Add a candidate to maximal[:count] unless it happened before one of them; those before it leave."""
+    """Add a candidate to maximal[:count] unless it happened before one of them; remove those before it."""
     kept = 0
     for k in range(count):
         other = maximal[k]
@@ -68,9 +68,9 @@ def _keep_maximal(candidate, maximal, count, vectors, entry, seq):  # type: igno
 
 @compiled
 def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newest):  # type: ignore[no-untyped-def]
-    """(effects, causes) by event index, for events in topological order, each effect's causes together.
+    """(effects, causes) by event index, for events in topological order; causes of one effect are adjacent.
 
-    Entry k of an event's vector is about process first[p] + k, p being its own.
+    Entry k of an event's vector is about process first[p] + k, where p is the event's process.
     """
     n = vectors.shape[1]
     entry = process - first[process]
@@ -104,14 +104,14 @@ def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newes
 
 
 def computation_predecessors(c: Computation, vectors: Ints, relevant: Ints) -> tuple[Ints, Ints]:
-    """The same from vectors: the edges (effects, causes) among the relevant events, by index."""
+    """The edges (effects, causes) among the relevant events, by index, found with vectors."""
     newest = newest_relevant(c.chain_offsets, c.chain, relevant)
     effects, causes = reduction_edges(vectors, c.process, c.first, c.seq, relevant, c.chain_offsets, newest)
     return effects, causes
 
 
 class Way(Enum):
-    """How immediate predecessors are found."""
+    """The ways to find immediate predecessors."""
 
     VECTORS = "vectors"
     BIT_SETS = "bit sets"
@@ -119,7 +119,7 @@ class Way(Enum):
 
 
 def choose(c: Computation, relevant: Ints) -> Way:
-    """The cheapest way for a computation, or a union; never with vectors of more than MOST_CELLS entries."""
+    """The cheapest way for a computation or union; never one with more than MOST_CELLS vector entries."""
     cells = c.events * c.width
     if not relevant.all():
         return Way.VECTORS if cells <= MOST_CELLS else Way.MARKS
@@ -135,10 +135,10 @@ def find_predecessors(
     vectors: Callable[[Computation], Ints] = stamp_computation,
     way: Way | None = None,
 ) -> tuple[Ints, Ints]:
-    """The edges (effects, causes) among the relevant events, by index, each effect's together.
+    """The edges (effects, causes) among the relevant events, by index; each effect's edges are consecutive.
 
-    vectors   gives those of the computation, if they are needed
-    way       `choose` decides if None; BIT_SETS only where all events are relevant
+    vectors   computes a computation's vectors; called only if they are needed
+    way       None: `choose` decides; BIT_SETS only if all events are relevant
     """
     way = choose(c, relevant) if way is None else way
     if way is Way.VECTORS:
@@ -162,7 +162,7 @@ class Predecessors:
         return sum(effects.size for effects in self.effects)
 
     def table(self) -> pa.Table:
-        """One row per edge, by PREDECESSORS."""
+        """One row per edge, with the schema PREDECESSORS."""
         edges = zip(self.computations, self.effects, self.causes, strict=True)
         return pa.concat_tables([PREDECESSORS.empty_table(), *(edges_table(*each) for each in edges)])
 

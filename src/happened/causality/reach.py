@@ -1,20 +1,19 @@
-"""What can be reached from events along happened-before, and which cause each event waited for last.
+"""Which events can be reached along happened-before, and which cause each event waited for last.
 
 Kernels over a computation, or a union, in its topological order. An event's direct causes are the event
-before it on its process, its `source` and its `causes`.
-Cost: linear in events and edges, each.
+before it on its process, its `source` and its `causes`. Cost of each kernel: linear in events and edges.
 
-For computations whose vectors would be too wide (commit graphs and other DAGs), bit sets tell what is
-reached. A pass gives a bit to each of 64 events, and a word to each later event: the bits of those among the
-64 that are in its past, which is the union of its direct causes' words. So a pass costs one step for each
-edge between its first event and its last question. The reduction asks of an edge u -> v whether another
-direct cause of v has u in its past. Only events with several direct causes ask, and never about their newest
-one. The events asked about are put into passes by how long questions about them last, and then in topological
-order: branches that were merged soon share short passes, and only the long-lived ones need long passes.
-Memory: a few words for each event.
+For computations whose vectors would be too wide (commit graphs and other DAGs), bit sets compute
+reachability. A pass assigns one bit to each of 64 events. Each later event gets a word: the bits of those
+among the 64 that are in its past, which is the union of its direct causes' words. So a pass costs one step
+for each edge between its first event and its last question. For an edge u -> v, the reduction asks whether
+another direct cause of v has u in its past. Only events with several direct causes ask, and never about their
+newest cause. The events asked about are grouped into passes by the span of the questions about them, then in
+topological order: branches that were merged soon share short passes, and only long-lived branches need long
+passes. Memory: a few words for each event.
 
-The causal past of an event is a prefix of every process and its future a suffix, so a slice of a computation
-(`Extent`) is two numbers per process.
+The causal past of an event is a prefix of every process and its future a suffix, so two numbers per process
+describe such a part of a computation (`Extent`).
 """
 
 from typing import NamedTuple
@@ -25,16 +24,16 @@ from .compiled import compiled
 from .computation import Computation
 from .linearization import Ints, members, offsets_of
 
-NEVER = np.iinfo(np.int64).min  # The time of an event that has none, nor has anything before it
+NEVER = np.iinfo(np.int64).min  # The time of an event without a time if no event before it has one
 
 WORD = 64
-MOST_WORDS = 8  # Words of an event that are counted in one pass: as many as a cache line holds
+MOST_WORDS = 8  # Words per event in one counting pass: as many as a cache line holds
 
-CELLS = 8_000_000  # Words, of all events together, that a pass which counts may hold: 64 MB
+CELLS = 8_000_000  # Words, over all events, that a counting pass may hold: 64 MB
 
 
 def before_on_process(c: Computation) -> Ints:
-    """Of each event, the one before it on its process; -1 for the first."""
+    """For each event, the event before it on its process; -1 for the first."""
     before = np.full(c.events, -1, np.int64)
     before[c.chain[1:]] = c.chain[:-1]
     before[c.chain[c.chain_offsets[:-1][np.diff(c.chain_offsets) > 0]]] = -1
@@ -42,13 +41,13 @@ def before_on_process(c: Computation) -> Ints:
 
 
 class Edges(NamedTuple):
-    """The direct causes of events in a topological order, by their numbers there.
+    """The direct causes of events in topological order, by their numbers in that order.
 
-    offsets, causes   of event e causes[offsets[e]:offsets[e + 1]]: the one before it on its process, then
-                      the send that it delivers, then those recorded
+    offsets, causes   event e has causes[offsets[e]:offsets[e + 1]]: the event before it on its process, then
+                      the send that it delivers, then its recorded causes
     """
 
-    before: Ints  # of each event, the one before it on its process; -1 means none
+    before: Ints  # for each event, the event before it on its process; -1 means none
     offsets: Ints
     causes: Ints
 
@@ -58,30 +57,30 @@ class Edges(NamedTuple):
 
     @property
     def effects(self) -> Ints:
-        """The effect of each edge."""
+        """The effect of each edge, in the order of `causes`."""
         return np.repeat(np.arange(self.events), np.diff(self.offsets))
 
     def crossing(self, group: Ints) -> tuple[Ints, Ints]:
-        """(causes, effects) of the edges that lead from one group of events to another."""
+        """(causes, effects) of the edges that lead from one group of events into another group."""
         across = group[self.causes] != group[self.effects]
         return self.causes[across], self.effects[across]
 
     def within(self, group: Ints) -> "Edges":
-        """The edges within groups of events."""
+        """The edges whose two events are in the same group."""
         same = group[self.causes] == group[self.effects]
         before = np.where((self.before >= 0) & (group[self.before] == group), self.before, -1)
         return Edges(before, offsets_of(same)[self.offsets], self.causes[same])
 
     def part(self, first: int, end: int) -> "Edges":
-        """Of the events from one number to another, into which no edge leads from outside; renumbered."""
+        """The edges among the events first to end - 1, renumbered; no edge may enter from outside."""
         offsets, before = self.offsets[first : end + 1], self.before[first:end]
         causes = self.causes[offsets[0] : offsets[-1]] - first
         return Edges(np.where(before >= 0, before - first, -1), offsets - offsets[0], causes)
 
     def in_order(self) -> "Edges":
-        """The same with the causes of each event increasing, each once."""
+        """The same edges with each event's causes in increasing order and without repetitions."""
         keys = self.effects * max(self.events, 1) + self.causes
-        keys.sort(kind="stable")  # of runs that are sorted already
+        keys.sort(kind="stable")  # the runs are sorted already
         effect, cause = np.divmod(keys[np.diff(keys, prepend=-1) != 0], max(self.events, 1))
         return Edges(self.before, np.searchsorted(effect, np.arange(self.events + 1)), cause)
 
@@ -98,7 +97,7 @@ def edges_of(c: Computation) -> Edges:
 
 
 def past_of(edges: Edges, events: Ints) -> Ints:
-    """Whether each event is one of these or happened before one of them."""
+    """Whether each event is one of the given events or happened before one of them."""
     marked = np.zeros(edges.events, bool)
     marked[events] = True
     _mark_past(marked, edges.offsets, edges.causes)
@@ -106,7 +105,7 @@ def past_of(edges: Edges, events: Ints) -> Ints:
 
 
 def future_of(edges: Edges, events: Ints) -> Ints:
-    """Whether each event is one of these or one of them happened before it."""
+    """Whether each event is one of the given events or one of them happened before it."""
     marked = np.zeros(edges.events, bool)
     marked[events] = True
     _mark_future(marked, edges.offsets, edges.causes)
@@ -114,19 +113,18 @@ def future_of(edges: Edges, events: Ints) -> Ints:
 
 
 def known_of(c: Computation, edges: Edges, process: int) -> Ints:
-    """Of each event, how many events of one process are in its past, itself included: a column of vectors."""
+    """For each event, how many events of `process` are in its past, itself included: a column of vectors."""
     known = np.where(c.process == process, c.seq, 0).astype(np.int32)
     _known(known, edges.offsets, edges.causes)
     return known
 
 
 def last_causes(edges: Edges, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
-    """(since, waited): when each event can have happened at the earliest that is known, and which of its
-    direct causes was the last (-1: it has none).
+    """(since, waited): the earliest possible time of each event as far as known, and which of its direct
+    causes was the last (-1: it has none).
 
-    An event without a time is as late as the last of its causes, and NEVER if they have none either. Of
-    causes at the same time, the one that itself had to wait the longer counts as the last, then one on
-    another process.
+    An event without a time gets the time of its last cause, or NEVER if no cause has a time. Of causes at the
+    same time, the one that itself had to wait longer counts as the last, then one on another process.
     """
     since, waited = np.empty(edges.events, np.int64), np.empty(edges.events, np.int64)
     _last_causes(since, waited, time, timed, *edges)
@@ -134,9 +132,9 @@ def last_causes(edges: Edges, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
 
 
 def waited_chain(since: Ints, waited: Ints, end: int, begin: int = -1) -> list[int]:
-    """The critical path to an event: the chain of events each of which the next one waited for last.
+    """The critical path to an event: a chain in which each event is the one that the next waited for last.
 
-    It leads from `begin`, or from an event of which no cause is known, or none since `begin`. The arrays are
+    It starts at `begin`, or at an event without a known cause, or without one since `begin`. The arrays are
     those of `last_causes`.
     """
     earliest = max(NEVER + 1, int(since[begin])) if begin >= 0 else NEVER + 1
@@ -147,9 +145,9 @@ def waited_chain(since: Ints, waited: Ints, end: int, begin: int = -1) -> list[i
 
 
 def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:
-    """When each event would have happened if it took `work` after the last of its causes.
+    """The time of each event if it took `work` after the last of its causes.
 
-    Pinned events, and those without a cause that has a time, stay where they are.
+    Pinned events, and events of which no cause has a time, keep their times.
     """
     then = np.empty(edges.events, np.int64)
     _replay(then, since, work, pinned, edges.offsets, edges.causes)
@@ -157,18 +155,17 @@ def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:
 
 
 def causal_path(c: Computation, vectors: Ints, first: int, last: int) -> list[int]:
-    """Events from `first` to `last`, each after the one before it on the same process, or the delivery of
-    its message, or naming it as a cause. Requires first happened-before last.
-    """
+    """A chain of events from `first` to `last`: each follows the previous one on its process, delivers its
+    message or records it as a cause. Requires that `first` happened before `last`."""
     p = c.process[first]
     return path_by_column(c, vectors[:, p - c.first[p]], first, last)
 
 
 def path_by_column(c: Computation, known: Ints, first: int, last: int) -> list[int]:
-    """The same, from what each event knows of the process of `first` alone (`reach.known_of`).
+    """Like `causal_path`, from each event's knowledge of the process of `first` alone (`reach.known_of`).
 
-    Walking back from `last`, the earliest event of a process that knows of `first` must have learnt of
-    it from elsewhere; so each process is visited once and the path has at most two events per process.
+    Walking back from `last`, the earliest event of a process that knows of `first` must have learnt of it
+    from another process; so each process is visited once and the path has at most two events per process.
     """
     p, seq = c.process[first], c.seq[first]
     path = [last]
@@ -197,7 +194,7 @@ class Extent(NamedTuple):
     end: Ints
 
     def mask(self, c: Computation) -> Ints:
-        """Whether each event is inside."""
+        """Whether each event is inside the extent."""
         inside: Ints = (c.seq > self.begin[c.process]) & (c.seq <= self.end[c.process])
         return inside
 
@@ -236,7 +233,7 @@ def hull(c: Computation, wanted: Ints) -> Extent:
 
 @compiled
 def level_rows(levels, entering, last, process, edge_offsets, edges):  # type: ignore[no-untyped-def]
-    """Fill levels[entering:], one per event in topological order; rows and `last` as in stamp_rows."""
+    """Fill levels[entering:], one per event in topological order; rows and `last` are as in stamp_rows."""
     for e in range(process.size):
         level = 0
         if last[process[e]] >= 0:
@@ -278,9 +275,8 @@ def _known(known, offsets, causes):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_later(u, than, since, waited, before):  # type: ignore[no-untyped-def]
-    """Whether cause u was waited for rather than another one, -1 if there is none; `before` is on the
-    process.
-    """
+    """Whether cause u was waited for rather than cause `than` (-1: none); `before` is the event before on the
+    process."""
     if than < 0 or since[u] != since[than]:
         return than < 0 or since[u] > since[than]
     ours = since[waited[u]] if waited[u] >= 0 else NEVER
@@ -314,15 +310,15 @@ class Passes(NamedTuple):
     asked: Ints
     first: Ints
     last: Ints
-    steps: int  # edges that all passes go over
+    steps: int  # edges that all passes traverse
 
 
 def passes_of(graph: Edges) -> Passes:
-    """How to reduce edges that are `in_order`, and what that will cost."""
+    """The passes that reduce edges prepared with `in_order`, and their cost."""
     effects = graph.effects
     older = np.flatnonzero(np.arange(graph.causes.size) + 1 < graph.offsets[effects + 1])
     until = np.zeros(graph.events, np.int64)
-    until[graph.causes[older]] = effects[older]  # effects increase: the last one stays
+    until[graph.causes[older]] = effects[older]  # effects increase: the last assignment wins
     asked = np.flatnonzero(until)
     length = np.frexp(until[asked] - asked)[1]
     asked = asked[np.lexsort((asked, length))]
@@ -334,7 +330,7 @@ def passes_of(graph: Edges) -> Passes:
 
 
 def reduce(graph: Edges, passes: Passes) -> tuple[Ints, Ints]:
-    """The edges (effects, causes) of the transitive reduction, each effect's together."""
+    """The edges (effects, causes) of the transitive reduction; each effect's edges are consecutive."""
     redundant = np.zeros(graph.causes.size, bool)
     _find_redundant(graph.offsets, graph.causes, passes.asked, passes.first, passes.last, redundant)
     return graph.effects[~redundant], graph.causes[~redundant]
@@ -343,7 +339,7 @@ def reduce(graph: Edges, passes: Passes) -> tuple[Ints, Ints]:
 @compiled
 def _find_redundant(offsets, causes, asked, first, last, redundant):  # type: ignore[no-untyped-def]
     words = np.zeros(offsets.size, np.uint64)
-    own = np.zeros(offsets.size, np.uint64)  # of the events of a pass, their bits
+    own = np.zeros(offsets.size, np.uint64)  # the bits of the events of a pass
     for k in range(first.size):
         begin, end = 64 * k, min(64 * (k + 1), asked.size)
         for at in range(begin, end):
@@ -354,7 +350,7 @@ def _find_redundant(offsets, causes, asked, first, last, redundant):  # type: ig
                 u = causes[edge]
                 if u < first[k]:
                     break
-                # Only newer causes can have u in their past, and `word` is what those know.
+                # Only newer causes can have u in their past, and `word` has the bits of their pasts.
                 if word & own[u]:
                     redundant[edge] = True
                 word |= words[u]
@@ -364,7 +360,7 @@ def _find_redundant(offsets, causes, asked, first, last, redundant):  # type: ig
 
 
 def count_ordered(graph: Edges) -> int:
-    """How many pairs of events are ordered."""
+    """The number of pairs of events that are ordered by happened-before."""
     words = max(1, min(MOST_WORDS, CELLS // max(1, graph.events)))
     return int(_count_ordered(graph.offsets, graph.causes, words))
 
@@ -386,14 +382,14 @@ def _count_ordered(offsets, causes, words):  # type: ignore[no-untyped-def]
                     row[w] |= cause[w]
             for w in range(words):
                 total += _ones(row[w])
-            if e < first + 64 * words:  # after counting: no event is in its own past
+            if e < first + 64 * words:  # set after counting: no event is in its own past
                 row[(e - first) >> 6] |= np.uint64(1) << np.uint64((e - first) & 63)
     return total
 
 
 @compiled
 def _ones(word):  # type: ignore[no-untyped-def]
-    """How many bits are set (Warren, Hacker's Delight, figure 5-2)."""
+    """The number of bits that are set (Warren, Hacker's Delight, figure 5-2)."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)

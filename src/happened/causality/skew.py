@@ -1,18 +1,17 @@
-"""Clocks that disagree: how far, and a correction under which no message arrives before it is sent.
+"""Estimate how far clocks disagree, and correct times so that no message arrives before it is sent.
 
-Each edge from an event of p to one of q says offset[q] - offset[p] <= time there - time here, where an
-offset is how far a process's clock is ahead. Of all edges of a pair only the tightest counts, so the
-constraints are at most n², and a shortest-path solution satisfies them all, if anything does: a cycle of
-negative length means that offsets alone cannot explain the times. The lanes of a process
-(trace/schema.py) share its clock: whatever is known of one of them holds for all. So both directions of
-a call bound how far two clocks are apart, whichever lanes the request and its return were on. A send that has
-no time was after what its own clock showed last before it, and an arrival that has none before what its clock
-showed next.
+Each edge from an event of p to one of q implies offset[q] - offset[p] <= time at q - time at p, where an
+offset is how far a process's clock is ahead. Only the tightest edge of each pair counts, so there are at most
+n² constraints, and a shortest-path solution satisfies them all if any does: a cycle of negative length means
+that offsets alone cannot explain the times. The lanes of a process (trace/schema.py) share its clock: a
+constraint on one lane holds for all. So both directions of a call bound the offset of two clocks, whichever
+lanes the request and its return were on. A send without a time was later than the last time that its own
+clock showed before it, and an arrival without a time earlier than the next time that its clock showed.
 
-Then clocks may drift. Over a stretch of time the smallest gap one way less the smallest gap back is twice
-the difference of two clocks (as in NTP); how that changes from stretch to stretch is the difference of their
-drifts, and the drifts themselves are the least-squares solution over all pairs. They are believed if, with
-them taken out, fewer messages arrive before they are sent.
+Clocks may also drift. Over a stretch of time the smallest gap one way minus the smallest gap back is twice
+the difference of two clocks (as in NTP); the change of this difference between stretches gives the difference
+of the drifts, and the drifts are the least-squares solution over all pairs. They are accepted if fewer
+messages arrive before they are sent once the drifts are removed.
 """
 
 from collections.abc import Sequence
@@ -32,10 +31,10 @@ from .reach import before_on_process
 WINDOWS = 16
 
 LONGEST = np.iinfo(np.int64).max // 2
-"""Times that are farther apart than this, in ns 146 years, are not corrected: differences would overflow."""
+"""Times that are further apart than this (146 years in ns) are not corrected: differences would overflow."""
 
 MOST_DRIFTS = 1024
-"""Of computations with more processes, drifts are not estimated: the equations grow with their square."""
+"""Drifts are not estimated for more processes: the equations grow with the square of their number."""
 
 
 class Skew(NamedTuple):
@@ -50,32 +49,32 @@ class Skew(NamedTuple):
         return Skew(*(part[processes] for part in self))
 
     def ahead(self, process: Ints, since: Ints) -> Ints:
-        """How far a clock is ahead when it shows this time since the origin."""
+        """How far each clock is ahead when it shows the time `since` after the origin."""
         ahead: Ints = self.offsets[process] + np.rint(self.drifts[process] * since).astype(np.int64)
         return ahead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Times:
-    """The physical times of a computation's events, or of a union's, and how far its clocks disagree."""
+    """The physical times of the events of a computation or union, and how far the clocks disagree."""
 
-    time: Ints  # of each event, 0 where there is none
+    time: Ints  # the time of each event, 0 if it has none
     timed: Ints  # whether an event has a time
-    sent: Ints  # the send of each message edge both ends of which have a time
-    received: Ints  # its other end
-    earlier: Ints  # of each message edge, the last event with a time before it by the sender's clock, or
-    later: Ints  # the send itself; and likewise the first after it: these bound how far clocks are apart
-    origin: Ints  # of each process, the earliest time of its computation
+    sent: Ints  # the send of each message edge whose two ends have times
+    received: Ints  # the delivery of each such edge
+    earlier: Ints  # for each message edge, the send or the last event with a time before it by the
+    later: Ints  # sender's clock; and the first at or after the delivery: these bound offsets
+    origin: Ints  # for each process, the earliest time in its computation
     skew: Skew
-    corrected: Ints  # the times less the skew
+    corrected: Ints  # the times minus the clocks' offsets
 
     @property
     def gap(self) -> Ints:
-        """How long each message edge took, after correction."""
+        """The duration of each message edge, after correction."""
         return self.corrected[self.received] - self.corrected[self.sent]
 
     def backwards(self, c: Computation) -> Ints:
-        """How often the clock of each process went back from one event that has a time to the next."""
+        """For each process, how often its clock went back between consecutive events with a time."""
         chain = c.chain[self.timed[c.chain]]
         earlier, later = chain[:-1], chain[1:]
         back = (c.process[earlier] == c.process[later]) & (self.time[later] < self.time[earlier])
@@ -83,7 +82,7 @@ class Times:
 
 
 def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
-    """From the column `time` of the table the computation was encoded from; None if it has no time."""
+    """Times from the column `time` of the encoded table; None if it has no time."""
     times = column.take(pa.array(c.row))
     timed = pc.is_valid(times).to_numpy()
     if not timed.any():
@@ -119,8 +118,8 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
 
 @compiled
 def timed_around(since, until, clock, time, timed, before, cause_offsets, causes):  # type: ignore[no-untyped-def]
-    """Fill since and until, which are -1: of each event the last one with a time that is before it by its own
-    clock, and the first that is after it; itself if it has a time."""
+    """Fill since and until (initially -1): for each event, the last event with a time before it by its own
+    clock, and the first one after it; the event itself if it has a time."""
     for e in range(clock.size):
         if timed[e]:
             since[e] = until[e] = e
@@ -145,7 +144,7 @@ def timed_around(since, until, clock, time, timed, before, cause_offsets, causes
 
 
 def clocks_of(names: Sequence[str], owner: Ints) -> Ints:
-    """Of each process, the first one of its computation that has the same clock."""
+    """For each process, the first process of its computation that has the same clock."""
     first: dict[tuple[int, str], int] = {}
     of = zip(owner.tolist(), names, strict=True)
     return np.array(
@@ -155,10 +154,10 @@ def clocks_of(names: Sequence[str], owner: Ints) -> Ints:
 
 
 def instance_skew(c: Computation, times: Times) -> tuple[list[str], Skew, int]:
-    """How far the clocks of instances disagree, by all computations of a union together; and the origin.
+    """The clock skew between instances, from all computations of a union together; and the origin.
 
-    The names are in alphabetical order; a process that has no lanes is an instance itself. The clock of one
-    is ahead by `Skew.ahead` of the time since the origin.
+    Names are in alphabetical order; a process without lanes is an instance itself. An instance's clock is
+    ahead by `Skew.ahead` of the time since the origin.
     """
     names = sorted({instance_of(name) for name in c.process_names})
     number = {name: i for i, name in enumerate(names)}
@@ -170,18 +169,19 @@ def instance_skew(c: Computation, times: Times) -> tuple[list[str], Skew, int]:
 
 
 def tightest(*columns: Ints) -> tuple[Ints, ...]:
-    """(source, target, smallest time difference seen from the one to the other) of each pair of processes;
-    or, from (source, target, window, time difference), that of each pair in each window."""
+    """(source, target, smallest time difference from source to target) of each pair of processes; or, from
+    (source, target, window, time difference), the smallest one of each pair in each window."""
     rows = np.stack(columns)[:, np.lexsort(columns[::-1])]
     first = np.flatnonzero((np.diff(rows[:-1], prepend=-1) != 0).any(axis=0))
     return tuple(rows[:, first])
 
 
 def correct(owner: Ints, source: Ints, target: Ints, gap: Ints) -> Skew:
-    """Offsets from the tightest gaps (Bellman–Ford from everywhere at once). Zero where nothing forces more.
+    """Offsets from the tightest gaps (Bellman–Ford from all processes at once); 0 unless a constraint forces
+    more.
 
-    `owner` tells the computation of each process. Where the constraints of one contradict each other, the
-    offsets reached after as many rounds as it has processes, and one, are the best known.
+    `owner` is the computation of each process. If a computation's constraints contradict each other, its
+    offsets are those reached after one more round than it has processes, the best known.
     """
     offsets = np.zeros(len(owner), np.int64)
     size = np.bincount(owner)[owner[target]]
@@ -197,9 +197,9 @@ def correct(owner: Ints, source: Ints, target: Ints, gap: Ints) -> Skew:
 
 
 def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Skew:
-    """Estimate offsets, and drifts where offsets alone leave messages that arrive before they are sent.
+    """Estimate offsets, and also drifts if with offsets alone some messages arrive before they are sent.
 
-    `sent` is counted from the earliest time of the edge's computation.
+    `sent` is the time since the earliest time of the edge's computation.
     """
     skew = correct(owner, *tightest(source, target, gap))
     for computation in np.unique(owner[~skew.feasible]):
@@ -217,7 +217,7 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
 
 
 def with_drifts(n: int, source: Ints, target: Ints, sent: Ints, gap: Ints) -> tuple[Skew, int] | None:
-    """The correction of one computation's clocks with drift, and how many edges it leaves backwards."""
+    """The correction of one computation's clocks with drift, and how many edges still run backwards."""
     windows = window_of(sent, sent.max())
     drifts = solve_drifts(n, window_width(sent.max()), *tightest(source, target, windows, gap))
     if drifts is None:
@@ -233,9 +233,9 @@ def window_of(sent: Ints, last: int) -> Ints:
 
 
 def window_width(last: int) -> int:
-    """The width of WINDOWS equal windows, the last of which holds the time `last`.
+    """The width of WINDOWS equal windows, the last of which contains the time `last`.
 
-    Times are never multiplied, for they may need all 64 bits.
+    Times are never multiplied, since they may need all 64 bits.
     """
     return int(last) // WINDOWS + 1
 
@@ -249,10 +249,10 @@ def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
 
 
 def solve_drifts(n: int, width: float, source: Ints, target: Ints, window: Ints, gap: Ints) -> Ints | None:
-    """How much faster each clock runs than the average, from the smallest gaps of pairs per window.
+    """How much faster each clock runs than the average, from the smallest gap of each pair in each window.
 
-    None where no pair was seen in two windows. The last bits depend on the order of the processes: both
-    callers number them by name.
+    None if no pair was seen in two windows. The last bits depend on the order of the processes: both callers
+    number processes by name.
     """
     least: dict[tuple[int, int], dict[int, int]] = {}
     for s, t, w, g in zip(source.tolist(), target.tolist(), window.tolist(), gap.tolist(), strict=True):
@@ -263,7 +263,7 @@ def solve_drifts(n: int, width: float, source: Ints, target: Ints, window: Ints,
         back = least.get((t, s), {})
         both = sorted(there.keys() & back.keys())
         if s > t and len(both) >= 2:
-            continue  # this pair has been seen from its other end
+            continue  # this pair was already handled from its other end
         at = both if len(both) >= 2 else sorted(there)
         if len(at) < 2:
             continue
@@ -278,4 +278,4 @@ def solve_drifts(n: int, width: float, source: Ints, target: Ints, window: Ints,
     equations[rows, [t for _, t in ends]] += weights
     equations[rows, [s for s, _ in ends]] -= weights
     drifts = np.linalg.lstsq(equations, np.array(slopes) * weights, rcond=None)[0]
-    return np.round(drifts, 12)  # the last bits are the solver's, not the clocks'
+    return np.round(drifts, 12)  # the last bits come from the solver, not from the clocks

@@ -15,19 +15,19 @@ from .computation import Computation, Trace, encode
 from .linearization import Ints
 
 MOST_CELLS = 50_000_000
-"""Events x processes of a computation whose vectors are held: at 10 bytes each, the kernels' peak, 500 MB."""
+"""Largest events x processes for which vectors are held: 500 MB at the kernels' peak of 10 bytes each."""
 
 MANY_PROCESSES = 1024
-"""With more, whole vectors of a computation that exceeds MOST_CELLS are not written on Spark."""
+"""With more processes, Spark writes no whole vectors of a computation that exceeds MOST_CELLS."""
 
 
 @compiled
 def stamp_rows(vectors, entering, last, first, process, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
     """Fill vectors[entering:], one row per event in topological order.
 
-    vectors[:entering] is the frontier: the rows that what went before left behind. `last` is each
-    process's newest row (-1: none) and is brought up to date; entry p - first[p] is process p's own;
-    `source` and `causes` name rows, in the frontier or among the events, with -1 for none.
+    vectors[:entering] is the frontier: the rows of earlier epochs that are still needed. `last` is each
+    process's newest row (-1: none) and is updated; entry p - first[p] is process p's own; `source` and
+    `causes` are rows, of the frontier or of the events, with -1 for none.
     """
     n = vectors.shape[1]
     for e in range(process.size):
@@ -60,13 +60,13 @@ def stamp_computation(computation: Computation) -> Ints:
 
 
 def stamp_columns(computation: Computation) -> Iterator[tuple[range, Ints]]:
-    """The vectors in blocks of columns: (entries, events x entries). A column needs no other column."""
+    """The vectors in blocks of columns: (entries, events x entries). Columns do not depend on one another."""
     c = computation
     entry = np.arange(c.processes) - c.first
     width = max(1, MOST_CELLS // (4 * max(1, c.events)))
     for begin in range(0, c.width, width):
         columns = range(begin, min(begin + width, c.width))
-        # Processes without a column here share one more, which has no meaning.
+        # Processes without a column here share one extra, meaningless column.
         shared = (entry < columns.start) | (entry >= columns.stop)
         own = np.where(shared, len(columns), entry - columns.start)
         vectors = np.empty((c.events, len(columns) + 1), np.int32)
@@ -79,20 +79,20 @@ def stamp_columns(computation: Computation) -> Iterator[tuple[range, Ints]]:
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """The vectors of every computation of a trace. Computations are independent of one another.
+    """The vectors of every computation of a trace, each computed independently.
 
-    Methods that name an event take the computation too, which may be left out where there is only one.
+    Methods about an event also take its computation, which is optional if there is only one.
     """
 
     computations: Sequence[Computation]
     vectors: Sequence[Ints]
 
     def matrix(self, computation: str | None = None) -> Ints:
-        """Events x processes, in the order of `Computation.row` and `Computation.process_names`."""
+        """Events x processes; rows ordered as `Computation.row`, columns as `Computation.process_names`."""
         return self.vectors[self._position(computation)]
 
     def vector(self, process: str, seq: int, computation: str | None = None) -> dict[str, int]:
-        """Events in the causal past per process, the event itself included; zeros are left out."""
+        """The number of events of each process in the event's past, itself included; zeros are left out."""
         i = self._position(computation)
         c = self.computations[i]
         counts = self.vectors[i][c.index(process, seq)]
@@ -107,13 +107,13 @@ class Stamps:
 
     @property
     def ordered_pairs(self) -> int:
-        """Pairs of events of the same computation that are ordered by happened-before."""
-        # The causal past of an event, itself left out, has as many events as its vector sums to, less one.
+        """The number of pairs of events of one computation that happened-before orders."""
+        # An event's vector sums to the number of events in its past, itself included.
         return sum(int(vectors.sum(dtype=np.int64)) - len(vectors) for vectors in self.vectors)
 
     @property
     def concurrent_pairs(self) -> int:
-        """Pairs of events of the same computation that are not ordered."""
+        """The number of pairs of events of one computation that happened-before does not order."""
         return sum(len(v) * (len(v) - 1) // 2 for v in self.vectors) - self.ordered_pairs
 
     def _position(self, computation: str | None) -> int:

@@ -1,15 +1,15 @@
-"""Total order: some one order of all messages is the order in which every process delivers its own.
+"""Total order: does one order of all messages exist in which every process delivers its messages?
 
 Such an order exists iff the graph of consecutive deliveries (an edge from each message to the one that some
-process delivers next) has no cycle. Two kinds of fault are told apart:
+process delivers next) has no cycle. Two kinds of faults are distinguished:
 
 disagreements  two processes deliver two messages in opposite orders. For each pair of processes, walk the
-               deliveries of one and remember which of the common messages so far comes last at the other: a
-               later delivery that comes before it there is a disagreement. Cost: deliveries x processes.
+               deliveries of one and remember which common message so far comes last at the other: a later
+               delivery that comes before that message there is a disagreement. Cost: deliveries x processes.
 cycles         among three processes or more, no two of which disagree: A before C at p, C before B at q, B
                before A at r. Each strongly connected component of the graph in which no two processes
-               disagree is one cycle, shown by a shortest one. Cost: linear, and for each such component
-               at most MOST_STEPS steps to find its shortest cycle.
+               disagree counts as one cycle, shown by a shortest one. Cost: linear, and for each such
+               component at most MOST_STEPS steps to find its shortest cycle.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from .linearization import Ints, offsets_of
 from .verdict import Cycle, Disagreement, Verdict, Witness
 
 MOST_STEPS = 50_000_000
-"""Of a search for the shortest cycle of one component. Where that is not enough, the cycle shown is the
-shortest through some of its messages."""
+"""Limit of the search for the shortest cycle of one component. If it is reached, the cycle shown is the
+shortest through some of the component's messages."""
 
-Leg = tuple[int, int]  # Two places in a list of deliveries, both of one process, the first before the second
+Leg = tuple[int, int]  # Two indices into a list of deliveries, in order, both of one process
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,18 +41,18 @@ class Sequences:
         return np.repeat(np.arange(self.dest_ends.size), np.diff(self.dest_ends, prepend=0))
 
     def disagreements(self, first: Ints, chosen: Ints, limit: int) -> tuple[int, Ints, Ints]:
-        """See `disagreements`."""
+        """The module's `disagreements` for these sequences."""
         ends, limit = self.dest_ends, max(limit, 0)
         count, pairs, marked = disagreements(self.message, ends, first, chosen, self.messages, limit)
         return int(count), pairs, marked
 
     def could_disagree(self) -> bool:
-        """Whether some orders of these deliveries are no total order: else there is nothing to judge."""
+        """Whether these deliveries could have contradictory orders; if not, there is nothing to judge."""
         return bool(has_circuit(self.message, self.dest, self.messages, self.dest_ends.size))
 
     def cycles(self, disagreeing: Ints) -> list[list[Leg]]:
-        """A shortest cycle of every component that has no message of `disagreeing`, which says per message
-        whether two processes disagree about it. Each leg ends with the message the next one begins with."""
+        """A shortest cycle of every component without a message in `disagreeing`, a mask of the messages
+        about which two processes disagree. Each leg ends with the message with which the next one begins."""
         component = components(self.message, self.dest_ends, self.messages)
         sizes = np.bincount(component, minlength=1)
         sizes[component[disagreeing]] = 0
@@ -70,18 +70,18 @@ class Sequences:
 
 @compiled
 def disagreements(message, dest_ends, first, chosen, messages, limit):  # type: ignore[no-untyped-def]
-    """How many deliveries disagree, the first `limit` pairs, and which messages some pair is about.
+    """How many deliveries disagree, the first `limit` pairs, and which messages the pairs are about.
 
-    message lists what each process delivered, in order; process p's deliveries end at dest_ends[p]. Only
-    the processes from first[q] on share anything with q. Each q `chosen` is compared with those before it.
-    A pair is two positions in it, both of the process with the smaller index: the other one delivered
-    the second message first. Of every two messages that are disagreed about, some message that is in one
-    component with them is marked.
+    message lists what each process delivered, in order; process p's deliveries end at dest_ends[p]. Only the
+    processes from first[q] on share messages with q. Each `chosen` q is compared with the processes before
+    it. A pair is two indices into message, both of the process with the smaller index: the other process
+    delivered the second message first. For any two disagreeing messages, at least one message of their
+    component is marked.
     """
     witnesses = np.empty((limit, 3), np.int64)
     marked = np.zeros(messages, np.bool_)
     count = 0
-    place = np.full(messages, -1, np.int64)  # of each message in q's order
+    place = np.full(messages, -1, np.int64)  # each message's position in q's order
     for q in chosen:
         q_start = dest_ends[q - 1] if q > 0 else 0
         for d in range(q_start, dest_ends[q]):
@@ -110,7 +110,8 @@ def disagreements(message, dest_ends, first, chosen, messages, limit):  # type: 
 def has_circuit(message, dest, messages, processes):  # type: ignore[no-untyped-def]
     """Whether the graph of processes and the messages they delivered has a circuit (by union and find).
 
-    Without one, any orders of deliveries fit together; around one, they can be chosen not to.
+    Without a circuit, all orders of deliveries fit together; around a circuit, orders can contradict one
+    another.
     """
     parent = np.arange(messages + processes)
     for d in range(message.size):
@@ -191,17 +192,17 @@ def components(message, dest_ends, messages):  # type: ignore[no-untyped-def]
 def shortest_cycle(message, dest, dest_ends, by_message, offsets, sources):  # type: ignore[no-untyped-def]
     """The legs of a cycle with fewest legs through any of the first `sources` messages of one component.
 
-    A leg leads from a delivery to any later one of the same process, so breadth-first search visits each
-    place of a process once for each source: from the places already reached on, nothing is new.
+    A leg leads from a delivery to any later one of the same process. Breadth-first search visits each
+    delivery once per source: deliveries after the earliest one reached on a process are already reached.
     """
     messages = offsets.size - 1
     best = np.empty((0, 2), np.int64)
     fewest = messages + 1
     for source in range(sources):
-        tail = np.full(messages, -1, np.int64)  # of the leg by which a message was reached
+        tail = np.full(messages, -1, np.int64)  # start of the leg by which a message was reached
         head = np.full(messages, -1, np.int64)
         legs = np.zeros(messages, np.int64)
-        reached = dest_ends.copy()  # of each process, the first place reached
+        reached = dest_ends.copy()  # for each process, the earliest delivery reached
         waiting = np.empty(messages + 1, np.int64)
         waiting[0], taken, given = source, 0, 1
         while taken < given and tail[source] < 0:
@@ -229,7 +230,7 @@ def shortest_cycle(message, dest, dest_ends, by_message, offsets, sources):  # t
             for leg in range(fewest - 1, -1, -1):
                 best[leg, 0], best[leg, 1] = tail[m], head[m]
                 m = message[tail[m]]
-            if fewest <= 3:  # no two processes of this component disagree
+            if fewest <= 3:  # three is the minimum: no two processes of this component disagree
                 break
     return best
 

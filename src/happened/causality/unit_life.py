@@ -1,13 +1,13 @@
-"""The life of one unit of necessary information: who must know it, what carries it, and what ends it.
+"""The life of one unit of necessary information: who must know it, which messages carry it, what ends it.
 
-A unit (M, x) says that M was sent to x. By the propagation constraints of Kshemkalyani & Singhal (1998,
-§3.4) it is necessary at an event iff send(M) is in the event's past and neither is
+A unit (M, x) states that M was sent to x. By the propagation constraints of Kshemkalyani & Singhal (1998,
+§3.4) it is necessary at an event iff send(M) is in the event's past and neither of these is:
 
     PC1   the delivery of M at x, nor
     PC2   the send of another message to x, causally after send(M).
 
-Both are facts about the past, so at each process the unit is necessary from one event on until another, its
-*fixed point*: after that it is never necessary there again.
+Both are facts about the past, so at each process the unit is necessary from one event until another, its
+*fixed point*, and never again after that.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ PC1, PC2 = "PC1", "PC2"
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeInterval:
-    """A process that must know the unit from event `first` on, until `end`; None: to the end of the trace."""
+    """A process that must know the unit from event `first` until `end`; None: until the end of the trace."""
 
     process: str
     first: Event
     end: Event | None
-    rule: str | None  # what ended it
-    by: Event | None  # the delivery of M, or the send of the later message, that `end` knows of
+    rule: str | None  # the constraint that ended the interval
+    by: Event | None  # the delivery of M, or the later send, in the past of `end`
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class UnitLife:
 
 
 def unit_life(computation: Computation, unit: Unit) -> UnitLife:
-    """The life of the unit of a message and a destination. LookupError if no such message was sent there."""
+    """The life of the unit (message, destination). LookupError if the message was not sent there."""
     c = computation
     slot = _slot(c, unit)
     vectors, send = stamp_computation(c), int(c.slot_send[slot])
     delivery, dest = int(c.slot_delivery[slot]), int(c.slot_dest[slot])
 
     def knows(event: int, at: Any = slice(None)) -> Ints:
-        """Of every event, or of some, whether its past has this one, or it is this one."""
+        """Whether each event, or each of some events, is the given event or has it in its past."""
         found: Ints = vectors[at, c.process[event]] >= c.seq[event]
         return found
 
     informed = knows(send)
-    # Of each process, its first send to the unit's destination causally after the unit's own.
+    # For each process, its first send to the unit's destination causally after the unit's own send.
     after = [int(e) for e in c.slot_send[c.slot_dest == dest] if e != send and informed[e]]
     later: dict[int, int] = {}
     for e in sorted(after, key=lambda e: int(c.seq[e])):
@@ -82,7 +82,7 @@ def unit_life(computation: Computation, unit: Unit) -> UnitLife:
             continue
         over = np.flatnonzero(~alive[chain[known[0] :]]) + known[0]
         if over.size and over[0] == known[0]:
-            continue  # it learns of the message and of what makes the unit redundant at once
+            continue  # it learns of the message and of the end of its unit at the same time
         first, end, rule, by = c.event(int(chain[known[0]])), None, None, None
         if over.size:
             e = int(chain[over[0]])
@@ -104,8 +104,8 @@ def _slot(c: Computation, unit: Unit) -> int:
 
 
 def _carrying(c: Computation, alive: Ints, destination: int) -> list[int]:
-    """The slots whose copies carry it: it is necessary just before the send, and a message for the unit's own
-    destination tells nobody else."""
+    """The slots whose copies carry the unit: it is necessary just before their send. If the message also goes
+    to the unit's destination, only that copy carries it."""
     slots = []
     for m in range(len(c.send)):
         e = int(c.send[m])

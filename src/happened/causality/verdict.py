@@ -1,4 +1,4 @@
-"""Verdicts on an order, and the witnesses that prove a violation: values that read well when printed."""
+"""Verdicts on an order, and the witnesses that prove a violation, as values with a readable str()."""
 
 from dataclasses import dataclass
 from html import escape
@@ -35,8 +35,8 @@ class EarlyDelivery:
 class Disagreement:
     """A total-order violation: two processes delivered the same two messages in opposite orders.
 
-    `one` lists the deliveries of `messages[0]` then `messages[1]` at the first process; `other` those
-    of `messages[1]` then `messages[0]` at the second.
+    `one` lists the deliveries of `messages[0]` then `messages[1]` at the first process; `other` lists those
+    of `messages[1]` then `messages[0]` at the second process.
     """
 
     computation: str
@@ -57,8 +57,8 @@ class Disagreement:
 class Cycle:
     """A total-order violation of three processes or more, no two of which disagree.
 
-    legs[k] lists the deliveries of messages[k] and then messages[k + 1] at one process; the last leg leads
-    back to messages[0].
+    legs[k] lists the deliveries of messages[k] and then messages[k + 1] at one process; the last leg ends
+    with messages[0].
     """
 
     computation: str
@@ -78,9 +78,9 @@ Witness = EarlyDelivery | Disagreement | Cycle
 
 @dataclass(frozen=True, slots=True)
 class LostCause:
-    """`process` delivered `delivered` and never `lost`, which was sent to it causally earlier.
+    """`process` delivered `delivered` but never `lost`, which was sent to it causally earlier.
 
-    Of several deliveries that show it, this is the first.
+    If several deliveries show this, `delivered` is the first of them.
     """
 
     order: str
@@ -103,20 +103,21 @@ class LostCause:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the deliveries of a trace say about one order; `judgement` adds what else bears on it.
+    """What the deliveries of a trace imply about one order; `judgement` adds other evidence.
 
-    holds        None where there is nothing to judge by: no deliveries, or (total order) no deliveries
-                 that could have been in orders that contradict one another
-    violations   causal, fifo: early deliveries. total: for each pair of processes, the deliveries at the
-                 first that the second has in opposite order to some earlier one; and cycles of more processes
-    lost_causes  causal, fifo: messages never delivered at a destination that delivered one sent after them
+    holds        None if there is no evidence: no deliveries, or (total order) no deliveries whose orders
+                 could contradict one another
+    violations   causal, fifo: early deliveries. total: for each pair of processes, deliveries at the first
+                 one that the second made before, not after, some earlier one; and cycles of three or more
+                 processes
+    lost_causes  causal, fifo: messages never delivered at a destination that delivered a later-sent one
     """
 
     order: str
     holds: bool | None
     deliveries: int
     violations: int
-    witnesses: tuple[Witness, ...]  # as many as were asked for
+    witnesses: tuple[Witness, ...]  # up to the requested limit
     lost_causes: int = 0
     lost_witnesses: tuple[LostCause, ...] = ()
 

@@ -1,14 +1,14 @@
-"""Answers as tables in a directory: what a task of Spark writes, and a process by itself; and read again.
+"""Write answers as tables in a directory, from a Spark task or a single process, and read them again.
 
 In    tables of whole computations, and a directory
-Out   a part of each table that has rows, totals that add up; `conclude`: a summary, and tables without rows
+Out   a part of each table that has rows, and totals; `conclude` adds a summary and the empty tables
 Cost  that of the questions, for about EVENTS_PER_BATCH events at a time
 
-`analysed_events` gives such a directory as a trace, for `ask`, the viewer and reports where the trace is not
-at hand: rows of trace.SCHEMA, by computation, process and seq. What is read: `stamps`, `messages` and
-`processes`, and `times` and `predecessors` where they are there. An event's causes are where its clock is
-ahead of that of the event before it: the same happened-before as in the trace. Labels, attributes and
-arrivals are in no table; a second delivery of a message at a process is an internal event.
+`analysed_events` reads such a directory as a trace, for `ask`, the viewer and reports if the trace itself is
+missing: rows of trace.SCHEMA, by computation, process and seq. It reads `stamps`, `messages` and `processes`,
+and `times` and `predecessors` if they exist. An event's causes are the events by which its clock exceeds that
+of the event before it: this gives the same happened-before as the trace. No table has labels, attributes or
+arrivals; a second delivery of a message at a process becomes an internal event.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from .reach import WORD
 from .stamps import MANY_PROCESSES, MOST_CELLS
 
 Known: TypeAlias = dict[str, dict[str, int] | None]
-"""Of each computation that is wanted, how many events of each process; None: all."""
+"""For each wanted computation, how many events of each process are wanted; None: all."""
 
 NAME = ["computation", "process", "seq"]
 BY_P = ["computation", "p"]
@@ -44,19 +44,19 @@ CAUSE, TO = SCHEMA.field("causes").type.value_type, SCHEMA.field("to").type
 EVENTS_PER_BATCH = 200_000
 
 MOST_WORDS = 20_000_000_000
-"""Steps for the ordered pairs of a computation that is taken whole without vectors: some 20 s."""
+"""Limit of steps to count the ordered pairs of a computation processed whole without vectors: some 20 s."""
 
 COUNTED = ("events", "processes", "computations", "quarantined", "duplicate_rows")
-ALWAYS = (*COUNTED, "complete")  # What every summary has, whatever was asked
+ALWAYS = (*COUNTED, "complete")  # In every summary, whatever questions were asked
 
 OF_WINDOWS = ("sent_outside", "causes_outside")
-"""What the summary of a window has besides: deliveries of messages that were sent outside of it, and recorded
-causes that are outside of it."""
+"""Additional totals in the summary of a window: deliveries of messages that were sent outside the window, and
+recorded causes that are outside it."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """The questions to ask of each computation, and where to write the answers; `gaps` as in `analyse`."""
+    """The questions to ask of each computation, and the folder for the answers; `gaps` is as in `analyse`."""
 
     out: AnyPath
     timestamps: str
@@ -65,14 +65,14 @@ class Whole:
 
     @property
     def writes_vectors(self) -> bool:
-        """Whether the vectors of all events are asked for, whole or by what changed."""
+        """Whether the questions need all events' vectors, whole or as changes."""
         names = [question.name for question in asked(self.questions)]
         return "stamp" in names and self.timestamps != "predecessors"
 
     def analyse(self, table: pa.Table, part: str) -> Counter[str]:
-        """Write the answers for a table as the part `part` of each table; returns the totals.
+        """Write the answers for a table as the part `part` of each answer table; return the totals.
 
-        A task that runs again gives the same `part`, so that it replaces what it wrote before.
+        A repeated task gives the same `part`, and so replaces the part that it wrote before.
         """
         analysis = analyse(table, timestamps=self.timestamps, questions=self.questions, gaps=self.gaps)
         for name, rows in analysis.filled():
@@ -90,7 +90,7 @@ class Whole:
 def conclude(
     folder: AnyPath, totals: Counter[str], questions: Sequence[Question], gaps: str = REFUSE
 ) -> dict[str, Any]:
-    """Write an empty table wherever nobody wrote a part, and return the summary."""
+    """Write an empty table for each table without parts, and return the summary."""
     for name, schema in tables_of(questions).items():
         if not (folder / name).exists():
             write_part(folder / name, "empty", schema.empty_table())
@@ -114,14 +114,14 @@ def summary_of(totals: Counter[str], questions: Sequence[Question], gaps: str = 
 
 
 def is_wide(events: pa.Table, writes_vectors: bool = False) -> bool:
-    """Whether a computation has too many processes to be taken whole. It has no more of them than events."""
+    """Whether a computation has too many processes to be processed whole; events bound the processes."""
     return bool(large_computations(events, writes_vectors))
 
 
 def large_computations(
     events: pa.Table, writes_vectors: bool = False, most_events: int | None = None
 ) -> list[str]:
-    """The computations that are too large to be taken whole, by their processes, or by `most_events`."""
+    """The computations that are too large to process whole: too many processes, or over `most_events`."""
     if events.num_rows**2 <= MOST_CELLS and events.num_rows <= (most_events or events.num_rows):
         return []
     sizes = sizes_of(events)
@@ -133,12 +133,12 @@ def large_computations(
 
 
 def too_wide(sizes: pa.Table, writes_vectors: bool = False) -> pa.ChunkedArray:
-    """Of each computation, whether it has too many processes for its events to be taken whole.
+    """For each computation, whether it has too many processes for its events to be processed whole.
 
     sizes            at least the columns events, processes and messages of `sizes_of`
-    writes_vectors   whether whole vectors are asked for, where there are up to MANY_PROCESSES
+    writes_vectors   whether whole vectors are requested, for up to MANY_PROCESSES processes
 
-    Without messages, vectors are only needed to be written: see `questions.Subject.is_wide`.
+    Without messages, vectors are needed only if they are to be written: see `questions.Subject.is_wide`.
     """
     events, processes = (sizes[name].cast(pa.float64()) for name in ("events", "processes"))
     words = pc.multiply(events, pc.min_element_wise(processes, pc.divide(events, float(WORD))))
@@ -149,8 +149,8 @@ def too_wide(sizes: pa.Table, writes_vectors: bool = False) -> pa.ChunkedArray:
 
 
 def sizes_of(events: pa.Table) -> pa.Table:
-    """Of each computation: its events, the processes that act in it, its rows of kind `deliver`, and those
-    that are about messages."""
+    """For each computation: the numbers of its events, of its processes with events, of its rows of kind
+    `deliver`, and of its rows about messages."""
     flags = {
         "delivers": pc.equal(events["kind"], "deliver").cast(pa.int64()),
         "messages": pc.not_equal(events["kind"], "internal").cast(pa.int64()),
@@ -163,7 +163,7 @@ def sizes_of(events: pa.Table) -> pa.Table:
 
 
 def whole_computations(table: pa.Table) -> Iterator[pa.Table]:
-    """The rows in tables of about EVENTS_PER_BATCH, cut only between computations."""
+    """The rows in tables of about EVENTS_PER_BATCH rows, split only between computations."""
     if table.num_rows <= EVENTS_PER_BATCH:
         yield table
         return
@@ -179,10 +179,10 @@ def whole_computations(table: pa.Table) -> Iterator[pa.Table]:
 def analysed_events(
     folder: AnyPath, wanted: Known | None, *, time: str = "corrected", relevant: bool = False
 ) -> pa.Table:
-    """The events of these computations, or of all.
+    """The events of the wanted computations, or of all.
 
-    time      the column of `times` that is taken
-    relevant  whether events are marked as relevant that are in `predecessors`
+    time      which column of `times` to use as the time
+    relevant  whether to mark the events in `predecessors` as relevant
 
     CausalityError if only relevant events have timestamps.
     """
@@ -219,8 +219,8 @@ def _stamps(folder: AnyPath, wanted: Known | None) -> pa.Table:
         rows = pa.Table.from_batches([batch])
         kept.append(rows if wanted is None else rows.filter(_within(rows, wanted)))
     table = pa.concat_tables(kept)
-    # Entries are what changed, or immediate predecessors; of all events either gives happened-before. Of some
-    # events, the relevant ones, they do not: process order is not known then.
+    # Entries are changes, or immediate predecessors; if all events have them, either form gives
+    # happened-before. If only the relevant events have them, it does not: process order is then unknown.
     every = arrow_dataset(folder / "processes").to_table(filter=_of(wanted))["events"]
     if table["clock"].null_count and (pc.sum(every).as_py() or 0) != table.num_rows:
         raise CausalityError(
@@ -231,7 +231,7 @@ def _stamps(folder: AnyPath, wanted: Known | None) -> pa.Table:
 
 
 def _within(rows: pa.Table, wanted: Known) -> pa.Array:
-    """Whether each row is among the events wanted of its process."""
+    """Whether each row is among the wanted events of its process."""
     kept = pc.is_valid(rows["seq"])
     for computation, known in wanted.items():
         if known is not None:
@@ -263,7 +263,7 @@ def _messages(folder: AnyPath, wanted: Known | None) -> tuple[pa.Table, pa.Table
 
 
 def _places(keys: pa.Table, named: pa.Table) -> pa.Array:
-    """Of each key, in their order, the row of `named` that has the same name; null if none has."""
+    """For each key, in order, the row of `named` with the same name; null if there is none."""
     numbered = named.select(NAME).append_column("at", pa.array(np.arange(named.num_rows)))
     return keys.join(numbered, NAME, join_type="left outer").sort_by("row")["at"].combine_chunks()
 
@@ -286,15 +286,15 @@ def _relevant(folder: AnyPath, wanted: Known | None, keys: pa.Table) -> pa.Array
 
 
 def _causes(stamps: pa.Table, processes: pa.Table) -> pa.Array:
-    """Of each stamp, by NAME, the newest event of each other process that its own had not known of."""
+    """For each stamp by NAME, the newest event of each other process that the previous stamp did not know."""
     row, number, seq = listed(stamps)
-    if not stamps["clock"].null_count:  # what is ahead of the stamp before it
+    if not stamps["clock"].null_count:  # entries that exceed the previous stamp's
         same = [np.diff(encode_names(stamps[name])[0], prepend=-1) == 0 for name in NAME[:2]]
         starts = offsets_of(np.bincount(row, minlength=stamps.num_rows))
         before = np.where((same[0] & same[1])[row], seq[starts[np.maximum(row - 1, 0)] + number], 0)
         row, number, seq = (each[seq > before] for each in (row, number, seq))
     computations = processes["computation"].combine_chunks()
-    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # by BY_P: of number 0
+    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # BY_P order: of process 0
     name = processes["process"].combine_chunks().take(pa.array(first[row] + number))
     others = pc.not_equal(name, stamps["process"].take(pa.array(row))).to_numpy()
     columns = [name.filter(pa.array(others)), pa.array(seq[others].astype(np.int64))]

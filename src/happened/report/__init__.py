@@ -1,1 +1,1 @@
-"""Answers for people to look at: one HTML page that needs nothing but a browser."""
+"""Reports for people: one HTML page that needs nothing but a browser."""

@@ -1,9 +1,9 @@
-"""Line charts as SVG text: no script, no font file, no other file needed to look at them.
+"""Line charts as SVG text, without scripts, fonts or other files.
 
-No line is hidden under another: those that coincide are drawn in turns, a dash of each, so that every one of
-them is seen where it is; marks and whiskers of one place stand side by side, a few pixels from their values;
-and the name of a line stands at its end. Whiskers stay inside the frame, and an axis that is logarithmic says
-so.
+No line hides another: lines that coincide are drawn in alternating dashes, so that each stays visible in its
+true place; marks and whiskers at one place stand side by side, a few pixels from their values; the name of a
+line stands at its end. Whiskers stay inside the frame, and the title of a logarithmic axis says that it is
+logarithmic.
 """
 
 import itertools
@@ -17,14 +17,14 @@ from ..view.texts import compact
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 52, 50
-NAME = 15  # the height of a name at the end of its line
+NAME = 15  # the height of a line's name
 RADIUS = 3.5
-# Okabe & Ito's colours, told apart by people with any colour vision; marks tell lines of one colour apart.
+# Okabe & Ito's colours, distinguishable with any colour vision; lines of one colour have different marks.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "var(--ink)")
 LONGEST_NAME = 22
-NEAR = 2.5  # pixels: lines that are closer than that cover one another
-DASH = 9.0  # the longest dash of a line that takes turns, in pixels
-SIDEWAYS = 8.0  # pixels between marks that would lie on one another
+NEAR = 2.5  # pixels: lines closer than this cover one another
+DASH = 9.0  # pixels: the longest dash of lines that coincide
+SIDEWAYS = 8.0  # pixels between marks that would otherwise overlap
 
 Place = tuple[float, float]
 
@@ -40,7 +40,7 @@ text { fill: var(--ink); } .title { font-size: 15px; } .scale { font-style: ital
 class Point(NamedTuple):
     x: float
     y: float
-    error: float  # half the length of its whisker
+    error: float  # half the length of the whisker
 
 
 class Curve(NamedTuple):
@@ -49,7 +49,7 @@ class Curve(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """Values onto pixels; `log` for values that are all positive and spread over two decades."""
+    """Maps values to pixels; `log` for values that are all positive and span two decades."""
 
     low: float
     high: float
@@ -58,7 +58,7 @@ class _Scale(NamedTuple):
     log: bool
 
     def place(self, value: float) -> float:
-        """What is beyond an end of the scale stands at that end."""
+        """The pixel of a value; values beyond an end of the scale are placed at that end."""
         value = min(max(value, self.low), self.high)
         low, high, at = map(log10, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
         return self.start + (at - low) / (high - low) * (self.end - self.start)
@@ -72,7 +72,7 @@ class _Scale(NamedTuple):
 
 
 def draw(title: str, x_title: str, lines: Sequence[Curve]) -> str:
-    """One chart; lines without points are left out."""
+    """One chart; curves without points are left out."""
     lines = [Curve(line.name, sorted(line.points)) for line in lines if line.points]
     if not lines:
         raise ValueError(f"nothing to draw for {title!r}")
@@ -98,7 +98,7 @@ def _is_spread(values: Sequence[float]) -> bool:
 
 
 def _vertical(points: Sequence[Point], floor_at: float) -> _Scale:
-    """With room for all whiskers. On a logarithmic scale, one that reaches down to zero ends at the frame."""
+    """The vertical scale, with room for all whiskers; a logarithmic one cuts whiskers that reach zero."""
     values, tops = [point.y for point in points], [point.y + point.error for point in points]
     if _is_spread(values):
         lows = [point.y - point.error for point in points if point.error < point.y]
@@ -186,7 +186,7 @@ def _colour(number: int) -> str:
 
 
 def _mark(number: int, x: float, y: float) -> str:
-    """A shape of its own for each line of one colour."""
+    """A mark whose shape is different for each line of one colour."""
     r = RADIUS
     shapes = (
         f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z",
@@ -210,7 +210,7 @@ def _names(lines: Sequence[Curve], ends: Sequence[Place], x: _Scale, y: _Scale) 
 
 
 class Stroke(NamedTuple):
-    """A piece of a line; it is drawn in every `turns`-th dash, beginning with dash number `turn`."""
+    """A piece of a line; drawn in every `turns`-th dash, from dash number `turn` on."""
 
     line: int
     start: Place
@@ -220,16 +220,16 @@ class Stroke(NamedTuple):
 
     @property
     def dashes(self) -> str:
-        """The attributes of SVG that draw these dashes; none where the line is by itself."""
+        """The SVG attributes that draw these dashes; "" if no other line coincides with this piece."""
         if self.turns == 1:
             return ""
-        dash = min(DASH, dist(self.start, self.end) / self.turns)  # on a short piece, too, each has its turn
+        dash = min(DASH, dist(self.start, self.end) / self.turns)  # shortened so that each line has its turn
         rest, begin = (self.turns - 1) * dash, (self.turns - self.turn) % self.turns * dash
         return f' stroke-dasharray="{dash:.4g} {rest:.4g}" stroke-dashoffset="{begin:.4g}"'
 
 
 class MarkExtent(NamedTuple):
-    """What one mark covers at its place from left to right: from `low` to `high`, in pixels."""
+    """The horizontal range that a mark covers: from `low` to `high`, in pixels."""
 
     x: float
     low: float
@@ -237,7 +237,7 @@ class MarkExtent(NamedTuple):
 
 
 def strokes(lines: Sequence[Sequence[Place]]) -> list[Stroke]:
-    """The pieces of lines, each given by its places from left to right. Pieces that coincide take turns."""
+    """The pieces of lines, each line given by its places from left to right. Coinciding pieces alternate."""
     cuts = sorted({x for line in lines for x, _ in line})
     found = []
     for left, right in itertools.pairwise(cuts):
@@ -250,7 +250,7 @@ def strokes(lines: Sequence[Sequence[Place]]) -> list[Stroke]:
 
 
 def _piece(line: Sequence[Place], left: float, right: float) -> tuple[float, float] | None:
-    """The heights of a line at two places between which it does not bend."""
+    """The heights of a line at two places if it does not bend between them."""
     for (x, y), (to, at) in itertools.pairwise(line):
         if x <= left and right <= to:
             slope = (at - y) / (to - x)
@@ -259,7 +259,7 @@ def _piece(line: Sequence[Place], left: float, right: float) -> tuple[float, flo
 
 
 def _grouped(ends: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Pieces that are near one another at both ends; each group by the number of its pieces."""
+    """Groups of pieces that are near one another at both ends, as lists of piece numbers."""
     groups: list[list[int]] = []
     for k, (begin, end) in sorted(enumerate(ends), key=lambda each: each[1]):
         for group in groups:
@@ -272,9 +272,9 @@ def _grouped(ends: Sequence[tuple[float, float]]) -> list[list[int]]:
 
 
 def sideways(extents: Sequence[MarkExtent], room: float) -> list[float]:
-    """How far each mark is moved to the side, so that those of one place stand side by side.
+    """How far each mark is moved sideways, so that the marks of one place stand side by side.
 
-    room   the distance to the next place of marks: all of them stay within its half
+    room   the distance to the next place with marks; all marks stay within half of it
     """
     groups: list[list[int]] = []
     reach = -inf
@@ -293,13 +293,13 @@ def sideways(extents: Sequence[MarkExtent], room: float) -> list[float]:
 
 
 def spread(heights: Sequence[float], apart: float, top: float, bottom: float) -> list[float]:
-    """Heights of names, as near to those wanted as they can be when no two are closer than `apart`.
+    """Heights of names, as near to the wanted heights as possible with no two closer than `apart`.
 
-    Neighbours that are too close are moved apart about their middle, and all stay between top and bottom if
-    there is room for them.
+    Neighbours that are too close are moved apart about their middle; all stay between top and bottom if there
+    is room.
     """
     order = sorted(range(len(heights)), key=lambda k: (heights[k], k))
-    blocks: list[tuple[float, int]] = []  # the middle of neighbours that touch, and how many they are
+    blocks: list[tuple[float, int]] = []  # (middle, count) of each group of neighbours that touch
     for k in order:
         blocks.append((heights[k], 1))
         while True:

@@ -1,8 +1,8 @@
 """Matrices, bars, lines and communication graphs as SVG text; and trees as text for the terminal.
 
-A name too long for its place is cut; the whole of it shows under the pointer. Meaning is never carried by
-colour alone: in graphs, routers are square, members of separators have a second outline and their separators'
-labels, links that messages do not travel on are dashed.
+A name that is too long is cut; its full text shows under the pointer. Meaning never depends on colour alone:
+in graphs, routers are square, members of separators have a second outline and a label for each separator,
+and links that carry no messages are dashed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from ..view.palette import palette
 from ..view.texts import compact, markup, short
 
-LETTER = 6.8  # width of a letter, about, in the font of the pictures
+LETTER = 6.8  # approximate width of a letter in the pictures' font
 CELL = 42
 
 
 class Bar(NamedTuple):
-    """A value and how it is written; `least` is marked inside the bar if it is given."""
+    """A value and its text; `least`, if given, is marked inside the bar."""
 
     name: str
     value: float
@@ -26,9 +26,9 @@ class Bar(NamedTuple):
 
 
 def matrix(names: Sequence[str], values: Any) -> str:
-    """A square of counts, darker for more, the number in each cell; row to column."""
+    """A square of counts from row to column, darker for larger counts, with the number in each cell."""
     margin = _margin(names, 20)
-    top = round(0.9 * margin) + 14  # the names of columns are turned
+    top = round(0.9 * margin) + 14  # column names are rotated
     width, height = margin + CELL * len(names) + round(0.5 * margin), top + CELL * len(names)
     most = max((value for row in values for value in row), default=0) or 1
     parts = [_svg("matrix", width, height)]
@@ -51,11 +51,11 @@ def matrix(names: Sequence[str], values: Any) -> str:
 
 
 def line(values: Sequence[float], label: str, ends: tuple[str, str] = ("", "")) -> str:
-    """One series from left to right, its largest value marked; `ends` are written under its ends."""
+    """One series from left to right, with its largest value marked; `ends` are the texts under both ends."""
     width, height, left = 760, 180, 56
     floor, ceiling = height - 26, 14
     most = max(values, default=0) or 1
-    drawn = list(values) * 2 if len(values) == 1 else values  # a single value is a level line
+    drawn = list(values) * 2 if len(values) == 1 else values  # a single value is drawn as a level line
     step = (width - left - 10) / max(1, len(drawn) - 1)
     points = " ".join(
         f"{left + step * i:.1f},{floor - (floor - ceiling) * value / most:.1f}"
@@ -75,7 +75,7 @@ def line(values: Sequence[float], label: str, ends: tuple[str, str] = ("", "")) 
 
 def bars(rows: Sequence[Bar]) -> str:
     """One bar below the other; negative values go left."""
-    high, room = 22, 150  # of a bar, and for what is written behind it
+    high, room = 22, 150  # height of a bar, and width for the text behind it
     margin = _margin([row.name for row in rows], 44)
     width = margin + 440 + room
     most = max((abs(row.value) for row in rows), default=0) or 1
@@ -103,7 +103,7 @@ def _svg(kind: str, width: float, height: float) -> str:
 
 
 def _margin(names: Any, most: int) -> int:
-    """Room for names that are cut to `most` letters."""
+    """The width needed for names, each cut to `most` letters."""
     return 20 + round(LETTER * min(most, max(map(len, names), default=0)))
 
 
@@ -127,7 +127,7 @@ text { fill: var(--ink); stroke: var(--board); stroke-width: 3px; paint-order: s
 .outline { fill: none; stroke: var(--accent); stroke-width: 1.5; }
 """
 MARGIN, LINE = 40, 18
-HIGHEST_ARC = 2 * MARGIN  # its middle rises half as high as its control point
+HIGHEST_ARC = 2 * MARGIN  # an arc's middle rises half as high as its control point
 
 
 class Vertex(NamedTuple):
@@ -135,13 +135,13 @@ class Vertex(NamedTuple):
     x: float
     y: float
     router: bool = False
-    label: str = ""  # of the separators it belongs to
+    label: str = ""  # names of the separators that the vertex belongs to
 
 
 class GraphEdge(NamedTuple):
     tail: str
     head: str
-    carries: bool = True  # messages travel on it
+    carries: bool = True  # whether messages travel on the link
 
 
 class Region(NamedTuple):
@@ -189,7 +189,7 @@ def _region(region: Region) -> str:
 
 
 def _link(tail: Vertex, head: Vertex, carries: bool) -> str:
-    """Straight; between vertices at one height an arc, for others of the row would lie on the line."""
+    """A straight line; an arc between vertices at one height, where other vertices would lie on the line."""
     kind = "link" if carries else "link off"
     if abs(tail.y - head.y) > 1:
         ends = f'x1="{tail.x:.1f}" y1="{tail.y:.1f}" x2="{head.x:.1f}" y2="{head.y:.1f}"'
@@ -216,9 +216,9 @@ def _vertex(vertex: Vertex) -> str:
 
 
 def tree_text(root: str, children: Mapping[str, Sequence[str]], show: Callable[[str], str]) -> Iterator[str]:
-    """A tree as indented lines, each vertex as `show` writes it."""
+    """A tree as indented lines; `show` gives the text of each vertex."""
     yield show(root)
-    # A stack, not recursion: a line of processes is as deep as it is long.
+    # A stack instead of recursion: a chain of processes is as deep as it is long.
     waiting = [(child, "", i == 0) for i, child in enumerate(reversed(children.get(root, ())))]
     while waiting:
         name, indent, last = waiting.pop()

@@ -1,7 +1,7 @@
 """A page about the last minutes of a running system; it reloads itself every few seconds.
 
 In    the tables that `happened stream --otlp` writes: violations, lost causes, requests, critical paths, skew
-Out   one self-contained page, which requests only itself
+Out   one self-contained page, which requests nothing but itself
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from .page import STYLE
 from .row_lists import calls_table, numbers, service_calls
 from .verdicts import VerdictLine
 
-EVERY = 2  # seconds
-SHOWN = 12  # rows of a list
+EVERY = 2  # seconds between reloads
+SHOWN = 12  # rows shown of a list
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def live_page(
     judgement: Judgement, tables: Mapping[str, pa.Table], counts: Mapping[str, int], at: float
 ) -> str:
-    """`counts` are shown as they are; `at` is when they were taken, in seconds since 1970."""
+    """The page; `counts` are shown unchanged; `at` is when they were taken, in seconds since 1970."""
     when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     sections = (
         _violations(tables["violations"]),
@@ -94,6 +94,6 @@ def _picture(drawn: list[Bar]) -> str:
 
 
 def _list(title: str, table: str, rows: int, body: str) -> str:
-    """A section; "" if there is nothing to list."""
+    """A section with a list; "" if the list is empty."""
     more = f" The first {SHOWN} of {rows:,}." if rows > SHOWN else ""
     return f'<h2>{title}</h2>{body}<p class="aside">Table: <code>{table}</code>.{more}</p>' if rows else ""

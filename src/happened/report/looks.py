@@ -1,10 +1,10 @@
-"""What a report shows of a run: pictures of the window of each computation that says most, and a page to look
-at it closely.
+"""The pictures of a report: the most telling window of some computations, and a page to explore these
+computations.
 
-The window is that of the first violation of causal order, where there is one; else the stretch in which most
-messages were delivered. A report reads little, whatever the size of the trace: some computations, those with
-violations first and then the largest that are not too large. Labels, spans and what is relevant are in the
-trace; where that is not at hand, or is too large to be read for a report, the tables have to do.
+The window shows the first violation of causal order, if there is one; else the stretch with the most
+deliveries. A report reads little, whatever the size of the trace: some computations, first those with
+violations, then the largest ones below a limit. Labels, spans and marks of relevance come from the trace; if
+the trace is missing, or too large to be read for a report, the pictures are drawn from the tables.
 """
 
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ from ..view.pages import NEEDED, Viewed, events_of_answers, page, viewed_table
 from ..view.prepared import Prepared
 from ..view.slicing import Slice, sliced
 
-MOST_EVENTS = 20_000  # of a computation that is read
+MOST_EVENTS = 20_000  # events of a computation that is read
 MOST_EVENTS_IN_ALL = 60_000
-MOST_LOOKED_AT = 50  # computations, in the page to look at
-MOST_DRAWN = 120  # events, in a picture
+MOST_LOOKED_AT = 50  # computations on the page
+MOST_DRAWN = 120  # events in a picture
 MOST_PROCESSES = 40
 PROCESSES_READ = 5_000
 EVENTS_OF_TRACE = 500_000
-BYTES_OF_TRACE = 200_000_000  # of JSON lines, whose events are not counted before they are read
+BYTES_OF_TRACE = 200_000_000  # for JSON lines, whose events cannot be counted before they are read
 
 
 class Window(NamedTuple):
-    """A window of one computation: its pictures as SVG, "" where there is nothing to show."""
+    """A window of one computation: its pictures as SVG, "" if there is nothing to show."""
 
     computation: str
     levels: tuple[int, int]
@@ -50,15 +50,15 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Looks:
-    """The computations that a report shows; `page` is the address of the page that shows them closely, ""
-    if there is none. Pictures and that page are made once, whatever its address is (`at`)."""
+    """The computations that a report shows; `page` is the address of the page to explore them, "" for none.
+    The pictures and that page are made once; `at` changes only the address."""
 
     of: Viewed | None
     page: str = ""
     _made: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def at(self, page: str) -> "Looks":
-        """The same, with the page at another address."""
+        """The same computations, with their page at another address."""
         return replace(self, page=page)
 
     @property
@@ -66,32 +66,32 @@ class Looks:
         return self.of.computations if self.of is not None else ()
 
     def href(self, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
-        """Where the page shows these events selected, at most two, or these levels; "" where it does not."""
+        """The address that shows these events (at most two) or levels on the page; "" if it lacks them."""
         names = [each.c.name for each in self.computations]
         if not self.page or computation not in names:
             return ""
         state = [("c", str(names.index(computation))), *(("event", event) for event in events[:2])]
-        if levels is not None:  # and a level of margin on either side
+        if levels is not None:  # with one level of margin on either side
             state.append(("look", f"{levels[0] - 1},{levels[1] + 1},0"))
         return f"{self.page}#{urlencode(state)}"
 
     def windows(self, most: int) -> list[Window]:
-        """Of the first few computations."""
+        """The windows of the first few computations."""
         windows: list[Window] = self._made.setdefault("windows", [])
         windows += [_window(each) for each in self.computations[len(windows) : most]]
         return windows[:most]
 
     def html(self) -> str:
-        """The page itself; "" if nothing can be shown."""
+        """The HTML of the page; "" if nothing can be shown."""
         if "html" not in self._made:
             self._made["html"] = page(self.of) if self.of is not None else ""
         return str(self._made["html"])
 
 
 def looks(folder: AnyPath, trace: AnyPath | None) -> Looks:
-    """What can be looked at closely of the answers in a folder; nothing where tables are missing.
+    """The computations of an analysis's folder that can be shown; none if tables are missing.
 
-    trace   what they were made from, if that is known
+    trace   the trace that was analysed, if its path is known
     """
     if not all(matching(folder / table, "*.parquet") for table in (*NEEDED, "violations")):
         return Looks(None)
@@ -129,7 +129,7 @@ def _chosen(folder: AnyPath) -> list[str]:
 
 
 def _of_trace(trace: AnyPath, names: list[str]) -> pa.Table | None:
-    """The events of some computations; None if the trace is large, or has rows that are no events."""
+    """The events of some computations; None if the trace is large, or has invalid rows."""
     try:
         at = traces.locate(trace)
         if at.is_json and size_of(at.root) > BYTES_OF_TRACE:
@@ -140,7 +140,7 @@ def _of_trace(trace: AnyPath, names: list[str]) -> pa.Table | None:
         part = table.filter(pc.is_in(table["computation"], value_set=pa.array(names, pa.string())))
         validate(part)
         encode(part)
-    except (CausalityError, OSError):  # the report tells of bad rows from the tables
+    except (CausalityError, OSError):  # the report lists bad rows from the tables
         return None
     return part
 
@@ -167,7 +167,7 @@ def _window(prepared: Prepared) -> Window:
 
 
 def _around(levels: Ints, fault: Ints) -> tuple[int, int]:
-    """The levels of a witness and one on either side; of a long one, its end, where the early delivery is."""
+    """The levels of a witness, with one more on either side; of a long one only the end, with the fault."""
     low, high = max(1, int(fault.min()) - 1), int(fault.max()) + 1
     while low < high and int(((levels >= low) & (levels <= high)).sum()) > MOST_DRAWN:
         low += 1
@@ -175,7 +175,7 @@ def _around(levels: Ints, fault: Ints) -> tuple[int, int]:
 
 
 def _busiest(prepared: Prepared) -> tuple[int, int]:
-    """Of the windows of at most MOST_DRAWN events, one with most deliveries; the first of these."""
+    """Of the windows of at most MOST_DRAWN events, the first with the most deliveries."""
     levels, depth = prepared.levels, int(prepared.levels.max())
     events = np.cumsum(np.bincount(levels, minlength=depth + 1))
     given = np.cumsum(np.bincount(levels[prepared.c.source >= 0], minlength=depth + 1))

@@ -1,11 +1,11 @@
-"""The report of an analysis: report.html, self-contained, from the tables beside it; and view.html, the page
-of `happened view` for what the report shows, where the report's links lead.
+"""The report of an analysis: report.html, self-contained, made from the tables beside it; and view.html, the
+page of `happened view` that the report's links lead to.
 
-In    the directory `happened analyze` wrote, and the trace, if it is at hand
+In    the directory that `happened analyze` wrote, and the trace, if it is available
 Out   one page: verdicts, totals, what is quarantined, the most telling window of each computation, witnesses
       as space–time diagrams, traffic, width, latency, skew, cost, and the first rows of every table
-Reads at most a few hundred rows of each table, whatever its size, and what `looks` bounds; every number leads
-to the rows that it counts, and rows to the events that they are about.
+The report reads at most a few hundred rows of each table, and computations within the limits of `looks`.
+Every number links to the rows that it counts, and rows link to their events.
 """
 
 from html import escape
@@ -88,13 +88,13 @@ GROUPS = {
         "receives_before_sends", "receives_before_sends_corrected", "times_backwards",
     ),
 }  # fmt: skip
-"""How the totals are arranged; those named nowhere here come last."""
+"""The groups of totals in the report; totals that are in no group come last."""
 
 
 def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | Looks | None = None) -> None:
     """Write report.html and view.html beside the tables of an analysis.
 
-    trace   what was analysed: labels, spans and what is relevant are shown from it
+    trace   the trace that was analysed: the report shows its labels, spans and marks of relevance
     """
     report, view = pages(folder, summary, trace, tables="")
     (folder / "report.html").write_text(report, encoding="utf-8")
@@ -110,11 +110,11 @@ def pages(
     view: str = VIEW,
     tables: str | None = None,
 ) -> tuple[str, str]:
-    """The report, and the page that its links lead to; the latter is "" if nothing can be shown.
+    """The report, and the page that its links lead to, which is "" if nothing can be shown.
 
-    trace    what was analysed, or what `looks` made of that
-    view     the address of that page, "" for none
-    tables   that of the folder of tables, None if it is not kept
+    trace    the trace that was analysed, or the result of `looks` for it
+    view     the address of the linked page, "" for none
+    tables   the address of the folder of tables, None if the folder is not kept
     """
     shown = (trace if isinstance(trace, Looks) else looks(folder, trace)).at(view)
     context = Context(folder, summary, shown, tables)
@@ -122,7 +122,7 @@ def pages(
 
 
 def page(folder: AnyPath, summary: dict[str, Any]) -> str:
-    """The report alone."""
+    """The report without its view page."""
     report, _ = pages(folder, summary, view="")
     return report
 
@@ -194,7 +194,7 @@ def _quarantine(context: Context) -> str:
 
 
 def _largest(folder: AnyPath, name: str) -> str | None:
-    """The computation in which a measure is largest, among the first rows: one picture, one computation."""
+    """The computation in which a measure is largest, among the first rows: the one that a picture shows."""
     data, columns = arrow_dataset(folder / "measures"), ["computation", "value"]
     table = data.head(MOST_MEASURES, columns=columns, filter=pc.field("measure") == name)
     if not table.num_rows:
@@ -248,7 +248,7 @@ def _window(context: Context, window: Window, *, first: bool) -> str:
 
 
 def _dependencies(context: Context) -> str:
-    """Which service called which, over all computations."""
+    """Which service called which, summed over all computations."""
     if not context.first("dependencies", 1):
         return ""
     table = arrow_dataset(context.folder / "dependencies").head(MOST_MEASURES)
@@ -272,7 +272,7 @@ def _traffic(context: Context) -> str:
 
 
 def _influence(context: Context) -> str:
-    """Without messages, the recorded causes say who acted upon whom: services that call one another."""
+    """For traces without messages: which services influenced which, from the recorded causes."""
     data = arrow_dataset(context.folder / "predecessors")
     across = pc.field("process") != pc.field("cause_process")
     edges = data.head(MOST_MEASURES, columns=["cause_process", "process"], filter=across)
@@ -289,7 +289,7 @@ def _influence(context: Context) -> str:
 
 
 def _busiest(counts: dict[tuple[str, str], float]) -> tuple[str, str]:
-    """The matrix of the busiest processes, and how many are left out."""
+    """The matrix of the busiest processes, and a note of how many are left out."""
     busy: dict[str, float] = {}
     for ends, value in counts.items():
         for end in ends:
@@ -370,15 +370,15 @@ def _cost(context: Context) -> str:
 
 
 def _figure(context: Context, title: str, picture: str, caption: str, table: str, measure: str = "") -> str:
-    """A picture and the table that it was drawn from; of `measures`, the rows of one measure."""
+    """A picture and a link to its table; for the table `measures`, to the rows of one measure."""
     rows = context.table(table, "measure", measure) if measure else context.table(table)
     return f"<h2>{title}</h2>{pictured(picture, f'{caption} Table: {rows}.')}"
 
 
 MOST_WITNESSES = 8
 WITNESSES_READ = 500
-STEP, LANE = 104, 60  # pixels from one event of a witness to the next, and from lane to lane
-MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
+STEP, LANE = 104, 60  # pixels between events of a witness, and between lanes
+MOST_STEPS = 9  # events drawn of a witness's path; the middle of a longer one is left out
 
 
 def witnesses(context: Context) -> str:
@@ -395,7 +395,7 @@ def witnesses(context: Context) -> str:
 
 
 def _of_many_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Short paths before long ones, but first one of each length."""
+    """Short paths before long ones, but first one path of each length."""
 
     def length(row: dict[str, Any]) -> int:
         return len(row["path"] or [])
@@ -417,7 +417,7 @@ def _witness(context: Context, row: dict[str, Any]) -> str:
     marks = []
     for level, (process, kind, message) in enumerate(steps, 1):
         label = clipped(f"{kind}\n{message}".strip(), 13)
-        drawn = KINDS.index(kind if kind in KINDS else "internal")  # which those are that were left out
+        drawn = KINDS.index(kind if kind in KINDS else "internal")  # left-out events are drawn as internal
         marks.append(Mark(process, level, drawn, label, message, fault=level == early + 1))
     arrows = [Arrow(i, i + 1) for i in range(early - 1)]
     if path:

@@ -1,7 +1,7 @@
-"""The rows behind the numbers of a report: the first of each table, and links to the events they are about.
+"""The rows behind the numbers of a report: the first rows of each table, with links to their events.
 
-A number of the summary leads to the rows that it counts. Which they are follows from the question that the
-number answers; some numbers count a part of a table, which PARTS names.
+A number of the summary links to the rows that it counts. The question that the number answers says which
+table has these rows; PARTS says so for numbers that count a part of a table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from .looks import Looks
 from .verdicts import rows_were
 
 MOST_ROWS = 8
-MOST_SORTED = 20_000  # rows that are read to find the first; of a larger table, the first of these
-MOST_WIDE = 2_000  # the same of tables with lists: a vector of ten thousand processes is 40 kB
+MOST_SORTED = 20_000  # rows read to find the first in order; a larger table is cut to this many
+MOST_WIDE = 2_000  # the same limit for tables with lists: a vector of ten thousand processes is 40 kB
 LONGEST_CELL = 36
 
 
 class RowSelection(NamedTuple):
-    """Rows of a table whose column has a value; all of them if the column is ""."""
+    """The rows of a table in which a column has a value; all rows if the column is ""."""
 
     table: str
     column: str = ""
@@ -59,10 +59,10 @@ PARTS = {
     "quarantined": RowSelection("quarantine"),
     "times_backwards": RowSelection("skew"),
 }
-"""Where the rows of a number are not those of the first table of its question."""
+"""The rows counted by a number, if they are not those of the first table of its question."""
 
 EVENTS = (("process", "seq"), ("sender", "sent_seq"), ("receiver", "received_seq"))
-"""Columns that name an event of a row, those that tell most first."""
+"""Columns that name an event of a row, the most informative first."""
 OF_TABLE = {
     "violations": (("process", "early_seq"), ("process", "overtaken_seq")),
     "lost_causes": (("process", "delivered_seq"),),
@@ -71,7 +71,7 @@ OF_TABLE = {
 
 
 def part_of(total: str) -> RowSelection | None:
-    """The rows that a number of the summary counts; None if they are in no table."""
+    """The rows that a number of the summary counts; None if no table has them."""
     if total in PARTS:
         return PARTS[total]
     tables = (next(iter(each.tables)) for each in QUESTIONS.values() if total in each.totals)
@@ -80,9 +80,9 @@ def part_of(total: str) -> RowSelection | None:
 
 @dataclass
 class Context:
-    """What the sections of one report share: what they read, and links to rows and events.
+    """The state shared by the sections of one report: its data, and links to rows and events.
 
-    address   where a reader of the report finds the folder of tables, None if nowhere
+    address   where a reader of the report finds the folder of tables, None if it cannot be reached
     """
 
     folder: AnyPath
@@ -92,19 +92,19 @@ class Context:
     _parts: dict[RowSelection, None] = field(default_factory=dict)
 
     def look(self, text: str, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
-        """A link to the view of these events or levels; "" if the view does not show them."""
+        """A link that shows these events or levels in the view; "" if the view does not have them."""
         href = self.looks.href(computation, *events, levels=levels)
         return f' <a href="{escape(href)}">{text}</a>.' if href else ""
 
     def first(self, table: str, most: int, where: pc.Expression | None = None) -> list[dict[str, Any]]:
-        """The first rows of a table; none if it is not there."""
+        """The first rows of a table; none if the table does not exist."""
         if not matching(self.folder / table, "*.parquet"):
             return []
         rows: list[dict[str, Any]] = arrow_dataset(self.folder / table).head(most, filter=where).to_pylist()
         return rows
 
     def link(self, total: str, value: Any, text: str) -> str:
-        """The text of a total, linked to the rows that it counts if there are any."""
+        """The text of a total, linked to the rows that it counts, if there are any."""
         part = part_of(total)
         if part is None or not value or not matching(self.folder / part.table, "*.parquet"):
             return text
@@ -112,7 +112,7 @@ class Context:
         return f'<a href="#{escape(part.anchor)}">{text}</a>'
 
     def table(self, name: str, column: str = "", value: str = "") -> str:
-        """The name of a table, linked to its rows, or to those in which a column has this value."""
+        """The name of a table, linked to its rows, or to the rows in which a column has this value."""
         if not matching(self.folder / name, "*.parquet"):
             return f"<code>{escape(name)}</code>"
         part = RowSelection(name, column, value)
@@ -120,7 +120,7 @@ class Context:
         return f'<a href="#{part.anchor}"><code>{escape(name)}</code></a>'
 
     def html(self) -> str:
-        """The tables, what each answers, and the first rows of whatever was linked to."""
+        """The tables: what each answers, and the first rows of each part that the report links to."""
         helps = {table: each.help for each in QUESTIONS.values() for table in each.tables}
         for table in (*helps, "quarantine"):
             if matching(self.folder / table, "*.parquet"):
@@ -172,7 +172,7 @@ class Context:
 
 
 def _first(table: pa.Table) -> list[Mapping[str, Any]]:
-    """The first rows by what they say, so that the order of the files does not matter."""
+    """The first rows in the order of their contents, so that the order of the files does not matter."""
     plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
     rows: list[Mapping[str, Any]] = (
         table.sort_by([(name, "ascending") for name in plain])
@@ -183,7 +183,7 @@ def _first(table: pa.Table) -> list[Mapping[str, Any]]:
 
 
 def _events(table: str, row: Mapping[str, Any]) -> Iterator[str]:
-    """The events that a row is about, as the page to look at names them; none if it is about no event."""
+    """The events that a row is about, by their names in the view; none if it is about no event."""
     for process, seq in OF_TABLE.get(table, EVENTS):
         if row.get(process) is not None and row.get(seq) is not None:
             yield f"{row[process]}#{row[seq]}"
@@ -208,13 +208,13 @@ def within(computation: str) -> str:
 
 
 def service_calls(table: pa.Table) -> list[dict[str, Any]]:
-    """How often each service called each other one, over all computations, and how often that failed."""
+    """How often each service called each other service, over all computations, and how often that failed."""
     sums = table.group_by(["caller", "callee"]).aggregate([("calls", "sum"), ("errors", "sum")]).to_pylist()
     return sorted(sums, key=lambda row: (-row["calls_sum"], row["caller"], row["callee"]))
 
 
 def numbers(rows: Iterable[tuple[str, str]], kind: str = "") -> str:
-    """A table of names and numbers, of a class."""
+    """An HTML table of names and numbers, with a CSS class."""
     told = ((name.replace("_", " "), value) for name, value in rows)
     body = (f'<tr><td>{name}</td><td class="number">{value}</td></tr>' for name, value in told)
     return f'<table class="{kind}">{"".join(body)}</table>'

@@ -1,6 +1,6 @@
-"""What a summary says, in sentences: each holds, is violated, or has nothing to be judged by.
+"""The statements of a summary as sentences: each holds, is violated, or has no evidence.
 
-The first one is the judgement that the commands print. Signs go before colours: ✓, ✗ and –.
+The first sentence is the judgement that the commands print. A sign stands before each: ✓, ✗ or –.
 """
 
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ from ..causality.judgement import judge_totals
 
 
 class VerdictLine(NamedTuple):
-    """`holds` is None where there is nothing to judge; `total` is the number of the summary it rests on."""
+    """`holds` is None if there is no evidence; `total` names the number of the summary that decided."""
 
     holds: bool | None
     text: str
     total: str = ""
 
     def html(self, tag: str, kind: str = "", more: str = "") -> str:
-        """The sentence as an HTML element, followed by `more`, such as a link to its rows."""
+        """The sentence as an HTML element, followed by `more`, such as a link to the rows that it counts."""
         sign, name = {True: ("✓", "holds"), False: ("✗", "violated"), None: ("–", "undecided")}[self.holds]
         return f'<{tag} class="{kind} {name}">{sign} {self.text}{more}</{tag}>'
 
 
 def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[VerdictLine]:
-    """The judgements of orders first. Where rows are quarantined, nothing holds of all there is."""
+    """The sentences, judgements of orders first. If rows are quarantined, no sentence says `holds`."""
     for total, (holds, text) in _verdicts(summary, timed):
         if holds and summary["quarantined"]:
             holds, text = None, f"{text} This is about what was judged."
@@ -61,7 +61,7 @@ def rows_were(count: int) -> str:
 
 
 def _total(violations: int) -> Finding:
-    """A broken total order is no fault: causal order leaves concurrent messages in any order."""
+    """A broken total order is no fault: causal order permits any order of concurrent messages."""
     if violations:
         found = f"{violations:,} disagreement{'' if violations == 1 else 's'} between processes"
         return None, f"Total order is not kept: {found}; causal order allows that."

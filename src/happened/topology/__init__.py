@@ -1,8 +1,8 @@
 """Communication graphs, the separators in them, and routes that keep application messages in order.
 
-`load` reads a topology from YAML or GraphML and refuses what is not one; `from_document` and `from_traffic`
-make one from nested lists and from who sent to whom; `useful` and `every` find separators; `derive` gives
-each process its place in the routes.
+`load` reads a topology from YAML or GraphML and refuses one with false claims; `from_document` makes one
+from nested lists and mappings, `from_traffic` from (sender, destinations) pairs; `useful` and `every` find
+separators; `derive` gives each process its place in the routes.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ READERS = {".yaml": read_yaml, ".yml": read_yaml, ".graphml": read_graphml, ".xm
 
 
 def read(path: Path) -> Topology:
-    """Read a topology from a file without judging its claims."""
+    """Read a topology from a file without checking its claims."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise TopologyError(f"{path}: not a kind of topology I know; give {', '.join(READERS)}")
@@ -48,7 +48,7 @@ def read(path: Path) -> Topology:
 
 
 def load(path: Path) -> Topology:
-    """Read a topology from a file; raise TopologyError if something that it claims is not so."""
+    """Read a topology from a file; raise TopologyError if one of its claims is false."""
     topology = read(path)
     refuse(topology, str(path))
     return topology

@@ -1,4 +1,4 @@
-"""The false claims of a topology, each told with the names that disprove it."""
+"""The false claims of a topology, each with the names of the processes or links that disprove it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ import networkx as nx
 from .communication import Topology, TopologyError
 from .separators import in_order, parts, parts_without_each, past
 
-SHOWN = 6  # names of a long list
+SHOWN = 6  # names shown of a long list
 
 
 def refuse(topology: Topology, source: str = "topology") -> None:
@@ -29,14 +29,14 @@ def problems(topology: Topology) -> list[str]:
 
 
 def single_points(topology: Topology) -> dict[str, list[list[str]]]:
-    """The processes without which some applications cannot reach each other: for each, the groups of them
-    that are left. Nobody can step in for it, since no other way leads past it."""
+    """The processes without which some applications cannot reach each other; for each, the groups of
+    applications that it separates. No process can take over its role, since no other path leads past it."""
     applications = frozenset(topology.applications)
     place = {name: i for i, name in enumerate(topology.graph)}
     found = {}
     for name, sides in parts_without_each(topology.graph).items():
         cut = [part & applications for part in sides if not part.isdisjoint(applications)]
-        if len(cut) > 1:  # most are small: sorted sooner than found in a walk through the graph
+        if len(cut) > 1:  # most cuts are small: sorting them is faster than walking through the graph
             found[name] = [sorted(part, key=place.__getitem__) for part in cut]
     return {name: found[name] for name in topology.graph if name in found}
 
@@ -66,12 +66,12 @@ def _shared_members(topology: Topology) -> Iterator[str]:
 
 
 def _leaking_zones(topology: Topology) -> Iterator[str]:
-    """Zones whose gateways do not separate them from the rest, with the links that go past."""
+    """Zones whose gateways do not separate them from the rest, with the links that bypass the gateways."""
     for zone in topology.zones.values():
         inside = topology.inside(zone.name)
         if not zone.gateways or not inside:
             continue
-        # A way from inside to outside that avoids the gateways has a first link that leaves.
+        # A path from inside to outside that avoids the gateways has a first link that leaves the zone.
         leaks = sorted((a, b) for a, b in nx.edge_boundary(topology.graph, inside) if b not in zone.gateways)
         if leaks:
             ways = ", ".join(f"{a} – {b}" for a, b in leaks[:SHOWN])
@@ -93,7 +93,7 @@ def _false_separators(topology: Topology) -> Iterator[str]:
 
 
 def listing(names: Iterable[str] | Sequence[str]) -> str:
-    """Names in braces, the first few of many."""
+    """Names in braces; only the first few of a long list."""
     every = list(names)
     rest = f", … {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return "{" + ", ".join(every[:SHOWN]) + rest + "}" if every else ""

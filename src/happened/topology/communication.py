@@ -1,8 +1,8 @@
 """Who can send to whom directly, who administers whom, and what is claimed about both.
 
 A topology is a value: the communication graph (vertices are processes, routers among them; an edge is a
-link that works both ways), the zones of its administrative structure, named groups of destinations, and
-sets that somebody claims to be separators. Its claims may be false; `checks.problems` judges them.
+bidirectional link), the zones of its administrative structure, named groups of destinations, and sets that
+its author claims to be separators. The claims may be false; `checks.problems` tests them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,42 +13,42 @@ import networkx as nx
 from ..core.errors import CausalityError
 
 MOST_LINKS = 1_000_000
-"""A zone of 1,500 processes linked pairwise would already make more; a file that asks for it is refused."""
+"""A zone of 1,500 processes linked pairwise has more links; a file that asks for more is refused."""
 
 
 class TopologyError(CausalityError):
-    """A topology cannot be read, or claims what is not so; names the file, the place and the offenders."""
+    """A topology is unreadable or makes a false claim; names the file, the place and the names concerned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A site, a department, a node: whatever is administered as one.
+    """A unit of administration: a site, a department, a machine.
 
-    `gateways` are claimed to separate its inside from the rest of the world, and stand outside both; the
-    first one forwards, the others are witnesses. A gateway may serve several zones; a member has one.
+    `gateways` are claimed to separate the zone's inside from all other processes, and belong to neither; the
+    first forwards, the others are witnesses. A gateway may serve several zones; a member has one zone.
     """
 
     name: str
     parent: str | None
     gateways: tuple[str, ...]
-    members: tuple[str, ...]  # directly in it, those of zones within not included
+    members: tuple[str, ...]  # direct members only, without those of nested zones
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
     graph: "nx.Graph[str]"  # vertices in the order in which processes were declared
-    routers: frozenset[str] = frozenset()  # forward, and are no destinations of the application
+    routers: frozenset[str] = frozenset()  # processes that forward and are no destinations of the application
     zones: Mapping[str, Zone] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    separators: tuple[tuple[str, ...], ...] = ()  # claimed; of each, the first forwards
+    separators: tuple[tuple[str, ...], ...] = ()  # claimed to be separators; the first member forwards
 
     @property
     def applications(self) -> tuple[str, ...]:
-        """The processes that are no routers, in the order of their declaration."""
+        """The processes that are no routers, in the order in which they were declared."""
         return tuple(name for name in self.graph if name not in self.routers)
 
     def inside(self, zone: str) -> frozenset[str]:
-        """Everything in a zone and in the zones within it, save the zone's own gateways."""
+        """All members of a zone and of its nested zones, without the zone's own gateways."""
         within: set[str] = set(self.zones[zone].members)
         for inner in self.zones.values():
             if inner.parent == zone:
@@ -57,7 +57,7 @@ class Topology:
 
 
 def from_traffic(sends: Iterable[tuple[str, Iterable[str]]]) -> Topology:
-    """The graph that traffic shows: (sender, destinations) of each message; nobody is linked to itself."""
+    """The graph of (sender, destinations) pairs, one for each message; no process is linked to itself."""
     graph: nx.Graph[str] = nx.Graph()
     for sender, destinations in sends:
         graph.add_node(sender)

@@ -1,34 +1,33 @@
 """Topologies from YAML, or from the nested lists and mappings that YAML stands for, and from GraphML.
 
-A document is a zone of its own, the world. Every zone, the world included, may have
+A document describes a zone, the world. Every zone, the world included, may have
 
     processes   names
     routers     names of processes that only forward
-    zones       zones within: a name and what it holds, a mapping like this one or just a list of processes
-    links       lists of two or more names, linked pairwise; or `all`: everybody below pairwise
+    zones       nested zones: a name and the contents, a mapping like this one or just a list of processes
+    links       lists of two or more names, linked pairwise; or `all`: link all processes below pairwise
 
-a zone within another also
+A nested zone may also have
 
     gateways    names; the first forwards, the others are witnesses. Without this key a zone gets a router
                 of its own name; with an empty list it has none, and `links` of an outer zone reach into it
 
-and the world also
+The world may also have
 
-    groups      a name, and a list of processes
+    groups      a name, and a list of processes, for each group
     separators  lists of names that are claimed to be separators
 
-Without `links`, everybody in a zone (its processes and routers, and the gateways of the zones directly in
-it) is linked with each of its gateways, and these with one another; in a zone without gateways, pairwise.
+Without `links`, each gateway of a zone is linked with the other gateways and with all processes and routers
+of the zone and the gateways of its direct subzones; in a zone without gateways, these are linked pairwise.
 A gateway is a router unless some zone names it among its processes.
 
-What is not of this form is refused where it stands: other keys, names that are no text, names given twice.
+Other keys, names that are not text, and repeated names are refused with their position in the document.
 
-GraphML is for graph editors and other tools. Vertices are processes, edges are links, whatever direction the
-file gives them. A vertex with a `label`, as graph editors write it, has that for its name, and otherwise its
-id. Of its other attributes two count: `router` (true: it only forwards) and `zone` (the name of its zone,
-which then has no gateways of its own). What GraphML has no words for is kept in one attribute of the graph,
-`structure`: the YAML document without its links, as JSON. Where it is there, it is believed instead of the
-two.
+GraphML is for graph editors and other tools. Vertices are processes; edges are links, whatever direction
+the file gives them. A vertex's name is its `label`, as graph editors write it, or else its id. Two other
+attributes count: `router` (true: it only forwards) and `zone` (the name of its zone, which then has no
+gateways of its own). The graph's attribute `structure` holds everything that GraphML cannot express: the
+YAML document without its links, as JSON. If it is present, it overrides `router` and `zone`.
 """
 
 import json
@@ -44,7 +43,7 @@ import yaml
 from .communication import MOST_LINKS, Topology, TopologyError, Zone
 
 MOST_BYTES = 16 * 1024 * 1024
-DEEPEST = 32  # zones within zones
+DEEPEST = 32  # greatest nesting depth of zones
 EVERYWHERE = {"processes", "routers", "zones", "links"}
 IN_A_ZONE = EVERYWHERE | {"gateways"}
 IN_THE_WORLD = EVERYWHERE | {"groups", "separators"}
@@ -78,11 +77,11 @@ def from_document(document: Any, source: str = "") -> Topology:
 
 
 class _Declarations:
-    """What has been declared so far, and where."""
+    """The declarations read so far, and where each was made."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._processes: dict[str, str] = {}  # name -> where it was declared
+        self._processes: dict[str, str] = {}  # name -> place of its declaration
         self._routers: dict[str, str] = {}
         self._gateways: dict[str, None] = {}
         self._zones: dict[str, Zone] = {}
@@ -91,7 +90,7 @@ class _Declarations:
         self._separators: list[tuple[str, ...]] = []
 
     def zone(self, path: tuple[str, ...], parent: str | None, content: Any) -> tuple[str, ...]:
-        """Read a zone and what is in it; return its gateways."""
+        """Read a zone and its contents; return its gateways."""
         place = ".".join(path)
         if len(path) > 2 * DEEPEST:
             raise self._error(place, f"zones are nested more than {DEEPEST} deep")
@@ -154,7 +153,7 @@ class _Declarations:
         graph.add_nodes_from([*self._processes, *routers])
         if not graph:
             raise self._error("", "no process is named; begin with `processes: [a, b]`")
-        most = 0  # links at most, since networkx counts them all each time it is asked
+        most = 0  # upper bound on the links: networkx counts all links on each call
         for place, one, other in self._links:
             unknown = [name for name in one if name not in graph]
             if unknown:
@@ -215,7 +214,7 @@ def _listed(names: Iterable[Any]) -> str:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A YAML loader that refuses repeated keys and aliases, which can mean something else than they show."""
+    """A YAML loader that refuses repeated keys and aliases, since a reader may misunderstand them."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -251,13 +250,13 @@ def _parse(text: str, source: str) -> Any:
 
 
 def written(document: Mapping[str, Any]) -> str:
-    """A document as the text of a file."""
+    """The YAML text of a document."""
     text: str = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=None)
     return text
 
 
 def to_document(topology: Topology) -> dict[str, Any]:
-    """The document of a topology: every link written out; `from_document` gives the topology again."""
+    """The document of a topology, with every link spelt out; `from_document` restores the topology."""
     declared = {name for zone in topology.zones.values() for name in (*zone.members, *zone.gateways)}
 
     def kinds(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -303,7 +302,7 @@ def read_graphml(path: Path) -> Topology:
         raise TopologyError(f"{path}: cannot be read: {error}") from error
     except (nx.NetworkXException, ParseError, ValueError, KeyError, TypeError) as error:
         raise TopologyError(f"{path}: not GraphML I can read: {error}") from error
-    if STRUCTURE not in graph.graph:  # which speaks of ids
+    if STRUCTURE not in graph.graph:  # `structure` uses vertex ids
         graph = _named_by_labels(graph, str(path))
     loops = sorted({one for one, other in graph.edges() if one == other})
     if loops:

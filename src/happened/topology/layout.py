@@ -1,6 +1,6 @@
 """Positions for the picture of a topology: zones are boxes within boxes, with gateways on their upper edges.
 
-Without zones a spring layout from a fixed start places the processes, so a file is always drawn alike.
+Without zones, a spring layout with a fixed starting position places the processes: same file, same picture.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from .communication import Topology
 
 STEP, GAP, ROW, LABEL = 64, 28, 72, 14
 MOST_IN_A_ROW = 8
-MOST_SPRINGS = 400  # more are laid out on a circle: networkx would ask for scipy, and they look alike
+MOST_SPRINGS = 400  # larger graphs go on a circle: networkx would need scipy, and the pictures look alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ def _by_springs(topology: Topology) -> GraphLayout:
 
 
 def _zone(topology: Topology, name: str | None, members: list[str], gateways: tuple[str, ...]) -> GraphLayout:
-    """One zone with its upper left corner at (0, 0): gateways, then rows of members, then zones within."""
+    """One zone with its upper left corner at (0, 0): gateways, then rows of members, then nested zones."""
     inner = [
         (zone, _zone(topology, zone.name, list(zone.members), zone.gateways))
         for zone in topology.zones.values()
         if zone.parent == name
     ]
     rows = [members[i : i + MOST_IN_A_ROW] for i in range(0, len(members), MOST_IN_A_ROW)]
-    # Boxes side by side, about as many in a row as there are rows.
+    # Place the boxes side by side, in about as many columns as rows.
     across = max(3, ceil(sqrt(len(inner))))
     shelves = [inner[i : i + across] for i in range(0, len(inner), across)]
     rows_wide = [STEP * len(row) for row in (*rows, gateways)]

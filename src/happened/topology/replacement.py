@@ -1,4 +1,4 @@
-"""The topology that follows when one process is gone for good: without it, or with another in its place."""
+"""The topology after one process is gone for good: without that process, or with another in its place."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,18 +10,18 @@ from .separators import separates
 
 
 def without(topology: Topology, failed: str, heir: str | None = None) -> Topology:
-    """The topology without a process. The heir, a process that is there and keeps the links it has, takes its
-    place in the lists of gateways and separators, where the first forwards."""
+    """The topology without the failed process. The heir, a present process that keeps its own links, takes
+    its place in the lists of gateways and separators, where the first member forwards."""
     return _replaced(topology, failed, heir, linked=None)
 
 
 def with_heir(topology: Topology, failed: str, heir: str) -> Topology:
-    """The topology with the heir, new or not, in a process's place: it also has the links of that one."""
+    """The topology with an heir, new or present, in the failed process's place; the heir gets its links."""
     return _replaced(topology, failed, heir, linked=heir)
 
 
 def _replaced(topology: Topology, failed: str, heir: str | None, linked: str | None) -> Topology:
-    """`linked` gets the links of the failed process; nobody if it is None."""
+    """`linked` gets the links of the failed process; None: nobody does."""
     if failed not in topology.graph:
         raise TopologyError(f"the topology has no process called {failed!r}")
     member = heir if heir is not None and heir not in topology.graph else None

@@ -1,27 +1,27 @@
 """Routes derived from a topology: one hypertree, and for each separator one forwarder with its witnesses.
 
-Causal order on every hop does not give causal order between application messages where routes have cycles:
-a copy by one gateway can overtake what another gateway still holds. So all messages travel on one hypertree.
-Its blocks are links, or broadcast networks (members all linked pairwise) that can stay whole because nothing
-leads round them; they meet in single processes and close no cycle.
+Causal order on every hop does not give causal order between application messages if routes have cycles: a
+copy by one gateway can overtake a message that another gateway still holds. So all messages travel on one
+hypertree. Its blocks are links, or broadcast networks (members linked pairwise) that stay whole because no
+route leads around them; blocks meet in single processes and close no cycle.
 
 Of a separator with several members one is the forwarder; the others, its *witnesses*, are leaves of the tree
-and get a copy of whatever is addressed to the forwarder. That asks that they are linked with it, with one
-another, and with each of its neighbours on the tree. Where no member can be forwarder on these terms the
-separator has no witnesses: it can still filter (which needs no witness), but nobody can step in.
+and get a copy of each message addressed to the forwarder. Witnesses must be linked with the forwarder, with
+one another, and with each of the forwarder's neighbours on the tree. If no member can be a forwarder on these
+terms, the separator has no witnesses: it can still filter (which needs none), but nobody can take over.
 
-Routers filter at the cuts of the links that these routes use, and at the separators of several members that
-are known of the whole graph, which part those links as well. Topological timestamping (Rodrigues and
-Veríssimo, rule R9) asks for one thing about a separator S: that no chain of messages leads from one side of
-it to another but through its members. What could be sent over other links of the physical graph does not
-matter if nothing is. So a cut of the graph of the links *in use* (`core.places.in_use`) separates, and every
-router on the tree is one, whatever cycles the physical graph has: a way between two of its blocks that avoids
-it would close a cycle. A process with witnesses is one together with them, since they have links with all its
-neighbours. Only a witness of two forwarders can connect what the tree parts. Who changes the routes changes
-these cuts: all that was sent must have arrived then (net/site_changes.py).
+Routers filter at the cuts of the links that these routes use, and at the known separators of the whole graph
+that have several members, since these cut the used links as well. Topological timestamping (Rodrigues and
+Veríssimo, rule R9) requires one thing of a separator S: no chain of messages leads from one side of S to
+another except through its members. Unused links of the physical graph do not matter. So a cut of the graph of
+the links *in use* (`core.places.in_use`) is a separator, and every router on the tree is such a cut, whatever
+cycles the physical graph has: a path between two of its blocks that avoids it would close a cycle. A process
+and its witnesses form one cut together, since they have links with all its neighbours. Only a witness of two
+forwarders can connect sides that the tree separates. Changing the routes changes these cuts: all messages
+sent before must have arrived by then (net/site_changes.py).
 
-`derive` gives each process its `core.places.Place`, the value that machines are made with; `verify` looks at
-nothing but those values and the graph.
+`derive` gives each process its `core.places.Place`, the value that its protocol machine is made with;
+`verify` checks these values against the graph and uses nothing else.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,21 +40,21 @@ from .separators import NamedSeparator, in_one_piece, shared
 
 @dataclass(frozen=True)
 class RoutingPlan:
-    names: tuple[str, ...]  # of the processes, by their indices
+    names: tuple[str, ...]  # the processes' names, by index
     places: tuple[Place, ...]
-    root: str  # in the middle of the tree; it has no other part in routing
-    blocks: tuple[tuple[str, ...], ...]  # of each, the first member is the one nearest to the root
-    witnesses: Mapping[str, tuple[str, ...]]  # by forwarder
-    unwitnessed: tuple[tuple[str, ...], ...]  # separators of several members that could not have any
+    root: str  # a process in the middle of the tree; routing treats it like any other
+    blocks: tuple[tuple[str, ...], ...]  # the first member of each block is the nearest to the root
+    witnesses: Mapping[str, tuple[str, ...]]  # key: the forwarder
+    unwitnessed: tuple[tuple[str, ...], ...]  # separators of several members that cannot have witnesses
 
     @cached_property
     def links(self) -> frozenset[frozenset[str]]:
-        """The links that messages travel on, apart from the copies for witnesses."""
+        """The links that messages travel on, without those that only carry copies for witnesses."""
         return frozenset(frozenset(link) for block in self.blocks for link in combinations(block, 2))
 
     @cached_property
     def filters(self) -> list[NamedSeparator]:
-        """The separators at which somebody filters, each once, and what they part of those who are here."""
+        """The separators where some process filters, each once, with the present processes on each side."""
         here = pack(i for i, place in enumerate(self.places) if place.branches)
         found = dict.fromkeys(cut for place in self.places for cut in place.separators)
         separators = []
@@ -68,7 +68,7 @@ class RoutingPlan:
         return tuple(self.names[i] for i in unpack(processes))
 
     def path(self, sender: str, to: str) -> list[str]:
-        """The way of a message, both ends included."""
+        """The processes on a message's route, both ends included."""
         index = {name: i for i, name in enumerate(self.names)}
         here, goal, way = index[sender], index[to], [sender]
         while here != goal:
@@ -86,13 +86,13 @@ def derive(
 ) -> RoutingPlan:
     """Routes for a connected topology.
 
-    filter_at   the separators at which histories are filtered; by default the cuts of the links in use, and
-                whatever else is claimed or is the boundary of a zone
-    report      whether a forwarder tells its witnesses what it forwards, so that one of them can step in;
-                without, witnesses only get the copies of what is addressed to it
-    names       of the processes by their indices; by default in the order of the topology. After a join or a
-                failure, the names so far and then the newcomers: who joined keeps its index, and those of
-                the names that the topology no longer has are given a place that leads nowhere
+    filter_at   the separators at which histories are filtered; by default the cuts of the links in use,
+                claimed separators and boundaries of zones
+    report      whether a forwarder reports what it forwards to its witnesses, so that one of them can take
+                over; otherwise witnesses only get copies of messages addressed to the forwarder
+    names       the processes' names by index; by default in the order of the topology. After a join or a
+                failure: the previous names, then the newcomers, so that members keep their indices; names
+                that the topology no longer has get a place without routes
     """
     graph = topology.graph
     if not graph or not nx.is_connected(graph):
@@ -104,7 +104,7 @@ def derive(
     carriers, witnesses, unwitnessed = _appoint(graph, known)
     root = _middle(carriers)
     blocks = _hypertree(carriers, root)
-    homes: dict[str, str] = {}  # of each witness, the first forwarder, which it is a leaf of
+    homes: dict[str, str] = {}  # witness -> its first forwarder, on which it hangs as a leaf
     for forwarder, watching in witnesses.items():
         for witness in watching:
             homes.setdefault(witness, forwarder)
@@ -118,7 +118,7 @@ def derive(
 def _appoint(
     graph: "nx.Graph[str]", separators: Iterable[tuple[str, ...]]
 ) -> tuple["nx.Graph[str]", dict[str, tuple[str, ...]], list[tuple[str, ...]]]:
-    """The graph that carries messages, the witnesses of each forwarder, and the separators without any."""
+    """The graph that carries messages, each forwarder's witnesses, and the separators without witnesses."""
     carriers = nx.Graph(graph)
     witnesses: dict[str, tuple[str, ...]] = {}
     watching: set[str] = set()
@@ -141,8 +141,8 @@ def _appoint(
 def _can_witness(
     graph: "nx.Graph[str]", carriers: "nx.Graph[str]", forwarder: str, witnesses: tuple[str, ...]
 ) -> bool:
-    """Take these out of the carriers, and the links of the forwarder with whom they do not hear, if the
-    carriers stay connected; whether they do."""
+    """Remove the witnesses from the carriers, and the forwarder's links to neighbours that the witnesses
+    cannot hear, if the carriers stay connected; return whether they do."""
     if not all(graph.has_edge(*pair) for pair in combinations((forwarder, *witnesses), 2)):
         return False
     gone = set(witnesses)
@@ -152,7 +152,7 @@ def _can_witness(
         cut = gone | unheard if name == forwarder else gone | {forwarder} if name in unheard else gone
         return (other for other in carriers[name] if other not in cut)
 
-    # Only whoever loses a link can be cut off. Those still linked with the forwarder are not.
+    # Only a vertex that loses a link can be cut off. Vertices still linked with the forwarder are not.
     around = {x for w in witnesses if w in carriers for x in carriers[w]} | unheard
     heard = set(neighbours(forwarder))
     if not in_one_piece(neighbours, {forwarder, *around} - gone - heard):
@@ -174,9 +174,10 @@ def _middle(graph: "nx.Graph[str]") -> str:
 def _hypertree(graph: "nx.Graph[str]", root: str) -> list[tuple[str, ...]]:
     """The blocks of a hypertree over all vertices, each beginning with its member nearest to the root.
 
-    Two biconnected components share at most one vertex and close no cycle. One whose members are all linked
-    stays whole; of another, a breadth-first tree is taken: whoever is reached in it for the first time is
-    reached from within it, save for the one member through which every path from the root enters it.
+    Two biconnected components share at most one vertex and close no cycle. A component whose members are all
+    linked pairwise stays whole; any other is replaced by its breadth-first tree: the search enters a
+    component through one member, on every path from the root, and reaches all other members from within the
+    component.
     """
     order = {root: 0}
     parent: dict[str, str] = {}
@@ -195,7 +196,7 @@ def _hypertree(graph: "nx.Graph[str]", root: str) -> list[tuple[str, ...]]:
 
 
 class _Placing:
-    """From blocks to places: who is behind whom, counted in bit sets from the leaves to the root."""
+    """Turn blocks into places: which processes each leads to, as bit sets, from leaves to root."""
 
     def __init__(
         self,
@@ -216,8 +217,9 @@ class _Placing:
         for number, block in enumerate(blocks):
             for name in block:
                 self._blocks_of[name].append(number)
-        # For each vertex the set of itself and of those whose way to the root leads through it. Blocks nearer
-        # to the root come first, those of witnesses last: backwards, what is below is complete.
+        # For each vertex, the set of itself and the vertices whose path to the root leads through it. Blocks
+        # nearer to the root come first, blocks of witnesses last: in reverse order, the sets further down are
+        # complete.
         self._below = {name: 1 << self._index[name] for name in self._graph}
         for block in reversed(blocks):
             for name in block[1:]:
@@ -254,7 +256,7 @@ class _Placing:
         known: Iterable[tuple[str, ...]],
         filter_at: Iterable[Collection[str]] | None,
     ) -> Iterable[Separator]:
-        """The cuts to filter at; those who left are a side of their own."""
+        """The cuts to filter at; departed processes are a side of their own."""
         by_index = {self._index[name]: its for name, its in branches.items()}
         witnesses = {self._index[f]: self._bits(watching) for f, watching in self._witnesses.items()}
         found = {cut.members: cut for cut in _cuts_in_use(by_index, witnesses)}
@@ -287,7 +289,7 @@ class _Placing:
         return tuple(branches)
 
     def _behind(self, block: tuple[str, ...], name: str) -> int:
-        """The set of processes that the others of a block reach through this member of it."""
+        """The set of processes that the other members of a block reach through the named member."""
         if name != block[0]:
             return self._below[name]
         rest = self._everybody
@@ -302,9 +304,9 @@ class _Placing:
 def verify(graph: "nx.Graph[str]", places: Sequence[Place], names: Sequence[str] = ()) -> None:
     """Raise TopologyError unless these places make one hypertree over the links of the graph.
 
-    Two things suffice, both local: the branches of each process share out all others, and whatever is behind
-    a branch is, from the neighbour's point of view, itself and all behind its branches of other blocks. A
-    cycle would have to put somebody behind two branches.
+    Two local conditions suffice: the branches of each process partition all other processes; and the
+    processes behind a branch are, from the neighbour's point of view, the neighbour and all processes behind
+    its branches of other blocks. With a cycle, some process would be behind two branches.
     """
     names = names or list(graph)
     n = len(names)
@@ -334,7 +336,7 @@ def verify(graph: "nx.Graph[str]", places: Sequence[Place], names: Sequence[str]
 
 
 def _beside(place: Place) -> dict[int, int]:
-    """For each block the set of processes behind the branches of other blocks."""
+    """For each block, the set of processes behind the place's branches of other blocks."""
     behind: dict[int, int] = {}
     for branch in place.branches:
         behind[branch.block] = behind.get(branch.block, 0) | branch.behind
@@ -343,7 +345,7 @@ def _beside(place: Place) -> dict[int, int]:
 
 
 def _verify_witnesses(names: Sequence[str], places: Sequence[Place], me: int, branch: Branch) -> None:
-    """Check that a witness forwards nothing itself, and that no witness of the neighbour is left out."""
+    """Check that a witness forwards nothing, and that the branch lists all witnesses of the neighbour."""
     for witness in unpack(branch.copies):
         if len({b.block for b in places[witness].branches}) != 1:
             raise _unroutable(names[witness], f"is a witness of {names[branch.towards]} and forwards itself")
@@ -357,12 +359,12 @@ def _unroutable(name: str, what: str) -> TopologyError:
 
 
 Branches = Mapping[int, Sequence[Branch]]
-"""By process. Those who are in no place of the graph are not among the keys."""
+"""Key: the process. Processes without a place in the graph are absent."""
 
 
 def _cuts_in_use(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[Separator]:
-    """The cuts of one forwarder each: itself, and its witnesses if it has any."""
-    once = several = 0  # who is among the witnesses of one forwarder, of several
+    """The cuts around single forwarders: each forwarder, together with its witnesses if it has any."""
+    once = several = 0  # witnesses of at least one forwarder, of several
     for watching in witnesses.values():
         several |= once & watching
         once |= watching
@@ -381,7 +383,7 @@ def _cuts_in_use(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[S
 
 
 def _sides_without(branches: Branches, witnesses: Mapping[int, int], members: int) -> tuple[int, ...]:
-    """The components of the graph of links in use without any set of members."""
+    """The components that remain when a set of members is removed from the graph of links in use."""
     links = {me: pack(branch.towards for branch in its) for me, its in branches.items()}
     for witness, its_links in _links_of_witnesses(branches, witnesses):
         links[witness] |= its_links
@@ -403,7 +405,8 @@ def _sides_without(branches: Branches, witnesses: Mapping[int, int], members: in
 
 
 def _links_of_witnesses(branches: Branches, witnesses: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """For each witness of each forwarder, whom it gets copies from and who gets copies along with it."""
+    """For each witness of each forwarder: the processes that send it copies, and those that get copies with
+    it."""
     for forwarder, watching in witnesses.items():
         around = 1 << forwarder | watching | pack(branch.towards for branch in branches[forwarder])
         for witness in unpack(watching):
@@ -411,7 +414,7 @@ def _links_of_witnesses(branches: Branches, witnesses: Mapping[int, int]) -> Ite
 
 
 def _connected(sides: Iterable[int], links: int) -> list[int]:
-    """The sides, those that these links lead to made one."""
+    """The sides, with all sides that these links touch merged into one."""
     one, others = 0, []
     for side in sides:
         if side & links:

@@ -1,13 +1,13 @@
-"""Vertex cuts of the communication graph, and what they part (Rodrigues and Veríssimo, chapters 3 to 5).
+"""Vertex cuts of the communication graph, and the sides they separate (Rodrigues and Veríssimo, ch. 3 to 5).
 
-A set S is a separator iff the graph without it has at least two components. Forward and backward set are
-then any two sides: each component lies wholly in one of them, so a rule that needs "some split with these
-here and those there" asks only whether the components of both are disjoint.
+A set S is a separator iff the graph without S has at least two components. Forward and backward set are then
+any split of the components into two sides: a rule that needs "some split with these vertices on one side and
+those on the other" only has to check that the components of both are disjoint.
 
-Which of the many separators of a graph are worth the trouble was measured: articulation points, and
-boundaries of administrative zones with at most two members. Balanced cuts hardly filter anything, because
-what crosses them has seldom been reported to all of their members; they are found for comparison. Routers
-filter at the cuts of the links that their routes use (`routes`), of which these are some.
+Measurements showed which of a graph's many separators are worth using: articulation points, and boundaries
+of administrative zones with at most two members. Balanced cuts filter almost nothing, because a message that
+crosses one has seldom been reported to all its members; they are found for comparison. Routers filter at
+the cuts of the links that their routes use (`routes`), which include some of these separators.
 """
 
 from collections import deque
@@ -20,32 +20,32 @@ import networkx as nx
 from .communication import Topology
 
 USEFUL_BOUNDARY = 2
-"""Members that a zone's boundary may have to be used as a separator without anybody claiming it."""
+"""A zone's boundary of at most so many members is used as a separator even if nobody claims it."""
 MOST_FOR_CUTS = 300_000
-"""Vertices times links up to which cuts are looked for: a minimum cut needs flows between many pairs, which
-take three seconds of Python for a grid of 20 by 20."""
-_TRIES = 8  # of the bisection, which is a local search
+"""Cuts are looked for up to this product of vertices and links: a minimum cut needs flows between many
+pairs, which take three seconds of Python for a grid of 20 by 20."""
+_TRIES = 8  # number of runs of the bisection, which is a local search
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSeparator:
     members: tuple[str, ...]  # the first forwards, the others are witnesses
-    why: tuple[str, ...]  # how we know of it
+    why: tuple[str, ...]  # the reasons to consider this separator
     parts: tuple[frozenset[str], ...]  # the components of the graph without it
 
     def part_of(self, name: str) -> frozenset[str]:
-        """The component a process is in; empty for a member."""
+        """The component that a process is in; empty for a member of the separator."""
         return next((part for part in self.parts if name in part), frozenset())
 
     def sides(self, names: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """The smallest forward set that holds these names (members aside), and the backward set to it."""
+        """The smallest forward set that contains these names (members aside), and its backward set."""
         wanted = set(names)
         forward = frozenset(chain.from_iterable(part for part in self.parts if part & wanted))
         return forward, frozenset(chain.from_iterable(self.parts)) - forward
 
 
 def parts(graph: "nx.Graph[str]", members: Collection[str]) -> tuple[frozenset[str], ...]:
-    """The components without these members, in the order of their first vertices.
+    """The components of the graph without these members, in the order of their first vertices.
 
     A search of our own: through networkx's views 550 separators of 5,600 processes took 2.5 times as long.
     """
@@ -65,14 +65,14 @@ def parts(graph: "nx.Graph[str]", members: Collection[str]) -> tuple[frozenset[s
 def parts_without_each(graph: "nx.Graph[str]") -> dict[str, tuple[frozenset[str], ...]]:
     """For each articulation point of a connected graph its `parts`, from one depth-first search.
 
-    The descendants of a child that have no link past its parent v are a part without v, and so is the rest.
-    Descendants stand together in the order of the search: a part is a slice of it.
+    Without v, the descendants of a child of v form a part if none has a link past v; the rest is a part too.
+    The search numbers descendants consecutively, so that a part is a slice of its order.
     """
     root = next(iter(graph), None)
     if root is None:
         return {}
     order, place, low, size = [root], {root: 0}, {root: 0}, {root: 1}
-    cut_off: dict[str, list[str]] = {}  # of each v, such children
+    cut_off: dict[str, list[str]] = {}  # for each v, the children whose descendants are cut off without v
     waiting = [(root, root, iter(graph[root]))]
     while waiting:
         above, here, around = waiting[-1]
@@ -99,7 +99,7 @@ def parts_without_each(graph: "nx.Graph[str]") -> dict[str, tuple[frozenset[str]
         slices = [frozenset(order[place[c] : place[c] + size[c]]) for c in children]
         rest = everybody.difference({name}, *slices)
         placed = [(min(map(first.__getitem__, part)), part) for part in slices]
-        if rest:  # nearly everybody: its first is soon found
+        if rest:  # the rest has nearly all vertices: its first is soon found
             placed.append((next(i for i, other in enumerate(graph) if other in rest), rest))
         if len(placed) > 1:
             found[name] = tuple(part for _, part in sorted(placed, key=lambda one: one[0]))
@@ -107,7 +107,7 @@ def parts_without_each(graph: "nx.Graph[str]") -> dict[str, tuple[frozenset[str]
 
 
 def separates(graph: "nx.Graph[str]", members: Collection[str]) -> bool:
-    """Whether a connected graph falls apart without these: at a cost of what is cut off, not of the graph."""
+    """Whether removing these members splits a connected graph; the cost depends on the part cut off only."""
     without = set(members)
     around = {name for member in members for name in graph[member]} - without
     return not in_one_piece(lambda name: (other for other in graph[name] if other not in without), around)
@@ -116,11 +116,11 @@ def separates(graph: "nx.Graph[str]", members: Collection[str]) -> bool:
 def in_one_piece(neighbours: Callable[[str], Iterable[str]], starts: Iterable[str]) -> bool:
     """Whether these vertices are connected.
 
-    A search from each of them, one step each in turn, so that the smallest component is the first to be
-    exhausted; searches that meet go on as one.
+    Runs one search from each vertex, in turn step by step, so that the smallest component is exhausted first;
+    searches that meet continue as one.
     """
-    fronts = {name: deque([name]) for name in starts}  # by the first vertex of each search
-    leader: dict[str, str] = {}  # who reached a vertex: the first of a search, or of one that went on as this
+    fronts = {name: deque([name]) for name in starts}  # key: the first vertex of each search
+    leader: dict[str, str] = {}  # reached vertex -> start of the search, or of the search it merged into
 
     def search_of(name: str) -> str:
         while name not in fronts:
@@ -148,7 +148,7 @@ def is_separator(graph: "nx.Graph[str]", members: Collection[str]) -> bool:
 
 
 def past(graph: "nx.Graph[str]", members: Collection[str]) -> list[str]:
-    """A path that connects two neighbours of a set past the set: the evidence that it is no separator.
+    """A path between two neighbours of a set that avoids the set: the evidence that it is no separator.
 
     The longest of the shortest such paths; empty if the set is a separator or has fewer than two neighbours.
     """
@@ -167,7 +167,7 @@ def articulation_points(graph: "nx.Graph[str]") -> list[str]:
 
 
 def minimum_cut(graph: "nx.Graph[str]") -> tuple[str, ...] | None:
-    """A smallest separator; None where everybody is linked with everybody, so that there is none."""
+    """A smallest separator; None in a complete graph, which has none."""
     n = len(graph)
     if graph.number_of_edges() == n * (n - 1) // 2:
         return None
@@ -178,9 +178,9 @@ def minimum_cut(graph: "nx.Graph[str]") -> tuple[str, ...] | None:
 def balanced_cut(graph: "nx.Graph[str]") -> tuple[str, ...] | None:
     """A small separator with at most half of the vertices (rounded up) on either side.
 
-    The edges between two halves are a bipartite graph, and a vertex cover of it a separator of the halves.
-    Halving is a local search (Kernighan and Lin), so the cut is small rather than smallest; None where every
-    cut that was found contains a whole half.
+    The edges between two halves form a bipartite graph, and a vertex cover of it is a separator of the
+    halves. The bisection is a local search (Kernighan and Lin), so the cut is small but not always smallest;
+    None if every cut that was found contains a whole half.
     """
     numbered = _numbered(graph)
     best: set[int] | None = None
@@ -197,7 +197,7 @@ def balanced_cut(graph: "nx.Graph[str]") -> tuple[str, ...] | None:
 
 
 def boundary(topology: Topology, zone: str) -> tuple[str, ...]:
-    """What separates a zone from the rest: its gateways, or else those of its members with links outward."""
+    """The separator between a zone and the rest: its gateways, or else its members with links outward."""
     gateways = topology.zones[zone].gateways
     if gateways:
         return gateways
@@ -208,26 +208,26 @@ def boundary(topology: Topology, zone: str) -> tuple[str, ...]:
 
 
 def useful(topology: Topology) -> list[NamedSeparator]:
-    """The separators of the graph that are worth filtering at: those of `reasons`."""
+    """The separators of the graph that are worth filtering at: the sets of `reasons` that separate."""
     return _distinct(topology, reasons(topology))
 
 
 def reasons(topology: Topology) -> dict[tuple[str, ...], list[str]]:
-    """Why a set may be worth filtering at: it is claimed, the boundary of a zone with few members, or an
-    articulation point. Of each set the members are in the order in which it was found first."""
+    """The sets that may be worth filtering at, with reasons: claimed, the boundary of a zone with few
+    members, or an articulation point. Members are in the order in which the set was first found."""
     return _merged([*_claimed_and_small(topology), *_articulations(topology)])
 
 
 def shared(topology: Topology) -> list[tuple[str, ...]]:
-    """The separators of several members of which one is to forward and the others to witness: those claimed,
-    boundaries of few members, and the gateways of a zone, however many."""
+    """The separators of several members, of which one forwards and the others witness: claimed ones, small
+    boundaries, and the gateways of a zone, however many."""
     gateways = (("gateways", zone.gateways) for zone in topology.zones.values())
     found = _merged([*_claimed_and_small(topology), *gateways])
     return [members for members in found if len(members) > 1 and separates(topology.graph, members)]
 
 
 def every(topology: Topology) -> list[NamedSeparator]:
-    """The useful ones, then larger boundaries, then a minimum and a balanced cut of graphs not too large."""
+    """The useful separators, then larger boundaries, then a minimum and a balanced cut of a small graph."""
     graph = topology.graph
     cuts: list[tuple[str, tuple[str, ...] | None]] = []
     if len(graph) * graph.number_of_edges() <= MOST_FOR_CUTS:
@@ -241,7 +241,7 @@ _Found = list[tuple[str, tuple[str, ...]]]
 
 
 def _claimed_and_small(topology: Topology) -> _Found:
-    """The separators that are claimed, and the boundaries of few members."""
+    """The claimed separators, and the boundaries of few members."""
     small = (found for found in _boundaries(topology) if len(found[1]) <= USEFUL_BOUNDARY)
     return [*(("claimed", members) for members in topology.separators), *small]
 
@@ -255,7 +255,7 @@ def _articulations(topology: Topology) -> _Found:
 
 
 def _merged(found: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, ...], list[str]]:
-    """One order of members for each set of them, with every reason it was found for."""
+    """Each set once, with one order of its members and all reasons for which it was found."""
     first: dict[frozenset[str], tuple[str, ...]] = {}
     merged: dict[tuple[str, ...], list[str]] = {}
     for why, members in found:
@@ -267,7 +267,7 @@ def _merged(found: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, ...
 
 
 def _distinct(topology: Topology, found: Mapping[tuple[str, ...], list[str]]) -> list[NamedSeparator]:
-    """Those of these sets that do separate, and what they part."""
+    """The sets among these that are separators, with the components they separate."""
     single: dict[str, tuple[frozenset[str], ...]] | None = None
     if any(len(members) == 1 for members in found) and nx.is_connected(topology.graph):
         single = parts_without_each(topology.graph)
@@ -283,7 +283,7 @@ def _distinct(topology: Topology, found: Mapping[tuple[str, ...], list[str]]) ->
 
 
 def _numbered(graph: "nx.Graph[str]") -> "nx.Graph[int]":
-    """The graph with numbers for names, because the order of a set of strings differs from run to run."""
+    """The graph with numbers for names, because the order of a set of strings differs between runs."""
     numbered: nx.Graph[int] = nx.convert_node_labels_to_integers(graph)
     return numbered
 

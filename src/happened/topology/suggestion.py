@@ -1,10 +1,10 @@
-"""Zones and gateways for processes of which it is known how often each sends to each.
+"""Suggest zones and gateways from how often each process sends to each other one.
 
-Zones are communities: sets whose members send to one another more often than chance would have it (maximal
+Zones are communities: sets whose members send to one another more often than chance predicts (maximal
 modularity, by the method of Blondel, Guillaume, Lambiotte & Lefebvre, "Fast unfolding of communities in large
-networks", 2008, which is a local search: good, not best). Each is a broadcast network, and its gateway is the
-member that already has the most to do with the others: what it sends across needs no hop more. Gateways, and
-processes that belong to nobody, address each other directly. There are two levels, however many zones.
+networks", 2008, a local search: good, not always best). Each zone is a broadcast network, and its gateway is
+the member with the most traffic to other zones, whose own messages need no extra hop. Gateways, and processes
+in no zone, are linked with each other directly. There are two levels, however many zones.
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ import networkx as nx
 Volumes = Mapping[tuple[str, str], int]
 """How many copies of messages went from one process to another."""
 
-_SEED = 1  # the search is started alike for everybody
+_SEED = 1  # fixed, so that every search starts alike
 
 
 def suggest(volumes: Volumes, processes: Iterable[str] = ()) -> dict[str, Any]:
-    """The document of a topology (see `documents`); one without zones if traffic shows none.
+    """The document of a topology (see `documents`); it has no zones if the traffic shows none.
 
-    `processes` are there as well, whether they send or not.
+    `processes` are added whether they send or not.
     """
     zones = [zone for zone in _communities(volumes) if len(zone) > 1]
     if len(zones) < 2:
@@ -50,7 +50,7 @@ def suggest(volumes: Volumes, processes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def kept_inside(document: Mapping[str, Any], volumes: Volumes) -> float:
-    """The share of copies that stay in one zone of a document of `suggest`."""
+    """The share of copies whose sender and destination are in one zone of a document of `suggest`."""
     home: dict[str, str] = {}
     for name, zone in document.get("zones", {}).items():
         home |= dict.fromkeys((*zone["processes"], *zone["gateways"]), name)
@@ -59,7 +59,7 @@ def kept_inside(document: Mapping[str, Any], volumes: Volumes) -> float:
 
 
 def _communities(volumes: Volumes) -> list[list[str]]:
-    """Sorted by name, as their members are: the same traffic gives the same zones."""
+    """The communities and their members sorted by name: the same traffic gives the same zones."""
     names = sorted({name for pair in volumes for name in pair})
     index = {name: i for i, name in enumerate(names)}
     graph: nx.Graph[int] = nx.Graph()  # of numbers: the order of a set of strings differs from run to run

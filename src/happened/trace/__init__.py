@@ -1,8 +1,8 @@
-"""The event table: its schema, who writes it, and what is accepted as one.
+"""The event table: its schema, its writers, and the checks that a table must pass.
 
-`TraceWriter` appends rows and leaves a readable prefix whatever happens to its process; `locate` says where
-the trace at a path lies; `read` takes Parquet or JSON lines and returns a table that keeps the schema's
-promises or raises TraceFormatError.
+`TraceWriter` appends rows, and its files stay readable if its process dies; `locate` says where the trace at
+a path is; `read` reads Parquet or JSON lines and returns a table that keeps the schema's promises, or raises
+TraceFormatError.
 """
 
 from .jsonl import write_jsonl

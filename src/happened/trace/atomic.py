@@ -1,19 +1,19 @@
-"""Files and directories that are there whole or not at all: the one way traces and answers are written.
+"""Write files and directories atomically: readers see them whole or not at all. Used for all output.
 
-What is being written has a hidden name beside its final one, different for every writer, and takes the final
-name when it is whole. So a process that dies, or a task that runs twice, leaves nothing half; readers ignore
-hidden names (see location).
+A file or directory being written has a hidden name beside its final one, unique to its writer, and takes the
+final name when it is complete. So a process that dies, or a task that runs twice, leaves nothing incomplete
+under a final name; readers ignore hidden names (see location).
 
-A store has no directories to rename. A file for it is written on this machine and uploaded when it is whole.
-A directory is filled where it is to be, and has an object `_unfinished` from before its first file until
-after its last: readers refuse it as long. There a task that runs twice must give its files the same names.
+An object store cannot rename directories. A file for a store is written locally and uploaded when complete.
+A directory in a store is filled in place, and has an object `_unfinished` from before its first file until
+after its last; meanwhile readers refuse it. There a repeated task must use the same file names.
 
-A directory whose filling may go on after its process died (`resumable_directory`) has one hidden name, and
-one writer at a time.
+A directory whose filling may resume after its process died (`resumable_directory`) always has the same hidden
+name, and one writer at a time.
 
-`_unfinished` says what process of what host fills a directory, and where else it keeps intermediates. Whether
-a process of another host lives cannot be known: what it fills counts as abandoned when nothing in it was
-written for some hours.
+`_unfinished` names the process and host that fill a directory, and where else it keeps intermediate files.
+Another host's process cannot be asked whether it lives: its directory counts as abandoned after some hours
+without a write.
 """
 
 import errno
@@ -34,14 +34,14 @@ from ..core.errors import CausalityError, TraceFormatError
 from .store import AnyPath, StorePath, any_path, files_below, matching, remove_tree, versions_of
 
 WORK = ".work"
-"""Where intermediates lie in a directory that is being filled, unless another place is given."""
+"""Name of the subdirectory for intermediate files, unless another place is given."""
 
 P = TypeVar("P", bound=AnyPath)
 
 
 @contextmanager
 def whole_file(path: AnyPath) -> Iterator[Path]:
-    """A local path to write to; the file becomes `path`, replacing what is there, only if all goes well."""
+    """A local path to write to; if the body succeeds, it becomes `path`, replacing any existing file."""
     path = any_path(path)
     if isinstance(path, StorePath):
         with tempfile.TemporaryDirectory(prefix="happened-") as folder:
@@ -62,9 +62,9 @@ def whole_file(path: AnyPath) -> Iterator[Path]:
 
 @contextmanager
 def whole_directory(out: P) -> Iterator[P]:
-    """A directory to fill; it becomes `out`, which must not exist, only if all goes well.
+    """A directory to fill; if the body succeeds, it becomes `out`, which must not exist yet.
 
-    Two that fill one directory of a store at the same time are not kept apart.
+    In a store, nothing prevents two writers from filling one directory at the same time.
     """
     any_path(out)
     refuse_existing(out)
@@ -77,7 +77,7 @@ def whole_directory(out: P) -> Iterator[P]:
             raise
         (out / UNFINISHED).unlink()
         return
-    final = out.absolute()  # tasks write there too, and executors have working directories of their own
+    final = out.absolute()  # absolute: executors of tasks have other working directories
     final.parent.mkdir(parents=True, exist_ok=True)
     unfinished = _unfinished(final)
     unfinished.mkdir()
@@ -94,13 +94,13 @@ def whole_directory(out: P) -> Iterator[P]:
 def resumable_directory(
     out: AnyPath, work: AnyPath | None = None, *, resume: bool = False
 ) -> Iterator[tuple[AnyPath, AnyPath]]:
-    """A directory to fill, which becomes `out`, and one for intermediates, which is removed then.
+    """A directory to fill, which becomes `out`, and one for intermediate files, which is then removed.
 
-    Both have the same names every time, so that what a process left there that died can be used again.
+    Both names are the same every time, so that a later process can use the files of one that died.
 
-    work    holds the intermediates, in a directory of their own; if None, the directory to fill does
-    resume  what was left is expected; without it, it is refused. Without `work` and `resume`, nothing is left
-            when the body fails
+    work    parent of the directory for intermediate files; if None, the directory to fill
+    resume  expect the files of an earlier process, which are refused otherwise. Without `work` and `resume`,
+            nothing is left if the body fails
     """
     refuse_unavailable(out, resume=resume)
     final = any_path(out).absolute()
@@ -140,7 +140,7 @@ def refuse_existing(out: AnyPath) -> None:
                 f"{out} is being written, or was left unfinished; name another directory, or remove it with "
                 f"`happened clean {out}`"
             )
-        exists = out.is_file() or any(out.iterdir())  # an empty one may be left of what was removed
+        exists = out.is_file() or any(out.iterdir())  # an empty one may be left after a removal
     else:
         exists = out.exists()
     if exists:
@@ -184,15 +184,15 @@ def _unfinished(path: Path) -> Path:
 
 UNFINISHED = "_unfinished"
 HOURS = 24.0
-"""For how long nothing may be written by a process that cannot be asked whether it lives."""
+"""Hours without a write after which the directory of another host's process counts as abandoned."""
 
 
 class Mark(NamedTuple):
-    """What `_unfinished` says.
+    """The contents of `_unfinished`.
 
-    pid      0 where nobody fills the directory any more
-    started  tells a process from a later one with its pid
-    work     where else it keeps what is not finished
+    pid      0 if no process fills the directory any more
+    started  distinguishes a process from a later one with the same pid
+    work     the other place with intermediate files
     """
 
     host: str = ""
@@ -228,12 +228,12 @@ def let_go(directory: AnyPath, work: AnyPath | None = None) -> None:
 
 
 def mark_of(directory: AnyPath) -> Mark | None:
-    """What a directory's mark says; None if it has none."""
+    """The mark of a directory; None if it has none."""
     try:
         return Mark(**json.loads((directory / UNFINISHED).read_bytes()))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, TypeError):  # of another version, or cut off
+    except (ValueError, TypeError):  # a mark of another version, or cut off
         return Mark(host="?", pid=-1)
 
 
@@ -248,14 +248,14 @@ def remove_abandoned(at: AnyPath, hours: float = HOURS) -> list[AnyPath]:
         if work is not None and work.is_dir():
             remove_marked(work)
             removed.append(work)
-        if directory.is_dir():  # intermediates of one that was removed before it are gone
+        if directory.is_dir():  # removing another one may have removed its files
             remove_marked(directory)
             removed.append(directory)
     return removed
 
 
 def remove_marked(directory: AnyPath) -> None:
-    """Remove a directory, its mark last: what cannot be removed stays unfinished."""
+    """Remove a directory, its mark last: if a removal fails, the directory still counts as unfinished."""
     clear(directory)
     remove_tree(directory)
 
@@ -286,7 +286,7 @@ def _is_abandoned(directory: AnyPath, found: Mark | None, hours: float) -> bool:
 
 
 def _started(pid: int) -> str:
-    """The start time of a process in clock ticks; "" if it has ended or the system does not say."""
+    """The start time of a process in clock ticks; "" if it has ended or the system does not tell."""
     with suppress(OSError, IndexError):
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if state in "ZX" else fields[18]

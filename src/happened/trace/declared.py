@@ -1,4 +1,4 @@
-"""Schemas as one writes the columns of a table down: `schema("process string, seq int64, label string?")`."""
+"""Write a schema as text: `schema("process string, seq int64, label string?")`."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 def schema(columns: str, **others: pa.DataType) -> pa.Schema:
     """A schema with these columns, by name and type; a question mark allows nulls.
 
-    others  further columns, after those, whose types have no short name; they may be null
+    others  columns to append, whose types have no short name; they may be null
     """
     fields = []
     for column in columns.split(","):

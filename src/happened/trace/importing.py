@@ -1,8 +1,8 @@
 """Import foreign logs: files in, a trace, a quarantine and a summary out.
 
-OUT gets trace/part-*.parquet, quarantine/part-*.parquet (readers.QUARANTINE) and import.json, all at once
-or not at all: it is made beside its final place and renamed. What is in memory is one bucket of
-computations at a time, or one JSON document, if that is larger.
+OUT gets trace/part-*.parquet, quarantine/part-*.parquet (readers.QUARANTINE) and import.json, atomically: it
+is written beside its final place and renamed. Memory holds one bucket of computations at a time, or one JSON
+document if that is larger.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from .writer import TraceWriter
 AUTO = "auto"
 EXAMPLES = 5
 BATCH_ROWS = 20_000
-BUCKET_BYTES = 8 << 20  # of logs: some 150 MB of drafts and rows
+BUCKET_BYTES = 8 << 20  # of logs; as drafts and rows some 150 MB
 MOST_HELD = 50_000  # drafts in memory before they are written, some 100 MB
 
 Count = Callable[[list[Draft]], Mapping[str, Any]]
@@ -40,10 +40,10 @@ Count = Callable[[list[Draft]], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What an import did; `summary` is also OUT/import.json."""
+    """The result of an import; `summary` is also in OUT/import.json."""
 
     summary: dict[str, Any]
-    quarantined: Sequence[QuarantinedRecord]  # the first EXAMPLES at least
+    quarantined: Sequence[QuarantinedRecord]  # at least the first EXAMPLES
 
 
 def import_files(
@@ -55,10 +55,10 @@ def import_files(
     strict: bool = False,
     progress: Callable[[int], object] = lambda files: None,
 ) -> Import:
-    """Read all files, which have one format, into a new trace; raise TraceFormatError if that fails.
+    """Read all files, which have one format, into a new trace; TraceFormatError if that fails.
 
-    strict   nothing is written if anything had to be quarantined.
-    progress is told the number of files done.
+    strict   write nothing if any record has to be quarantined
+    progress called with the number of files done
     """
     if out.exists():
         reason = "is already there; import elsewhere, or replace it with --force"
@@ -79,8 +79,7 @@ def import_files(
 
 class _Import:
     """One import in progress: files are parsed one after another, and computations assembled bucket by
-    bucket.
-    """
+    bucket."""
 
     def __init__(
         self, files: Sequence[AnyPath], name: str, options: Options, work: Path, folder: AnyPath
@@ -92,13 +91,13 @@ class _Import:
         self.facts: Counter[str] = Counter()
         self._work = work
         buckets = buckets_for(sum(uncompressed_size(path) for path in files))
-        # A computation is assembled in memory: more buckets than computations would spare none.
+        # A computation is assembled in memory: more buckets than computations would save no memory.
         most = len(files) if self.reader.one_computation else buckets
         self._spill = Spill(work / "parsed", min(buckets, most))
         self._joins = TraceJoins()
         self._counts = FileCounts()
         self._told: list[dict[str, Any]] = []
-        self._processes: list[set[str]] = []  # of each file, if files are parts of one run
+        self._processes: list[set[str]] = []  # the processes of each file, if the files are parts of one run
         self._totals = Totals()
 
     def parse(self, progress: Callable[[int], object]) -> None:
@@ -164,7 +163,7 @@ class _Import:
 class Spill:
     """Drafts by bucket, in memory or, once there are MOST_HELD, in `folder`, which is created when needed.
 
-    Every computation belongs to one of a number of buckets, which are then read one at a time.
+    Every computation belongs to one bucket; buckets are read back one at a time.
     """
 
     def __init__(self, folder: Path, buckets: int) -> None:
@@ -191,7 +190,7 @@ class Spill:
         return self._folder / f"bucket-{number:06d}"
 
     def bucket(self, number: int) -> Iterator[Draft]:
-        """The drafts of a bucket, in the order in which they came."""
+        """The drafts of a bucket in order of arrival."""
         if self._file(number).exists():
             with self._file(number).open("rb") as file:
                 while True:
@@ -206,7 +205,7 @@ class Spill:
         return (self.bucket(number) for number in range(len(self._held)))
 
     def regrouped(self, computations: Mapping[str, str], folder: Path) -> "Spill":
-        """The same drafts, in which some computations have other names."""
+        """The same drafts with some computations renamed."""
         if not computations:
             return self
         other = Spill(folder, len(self._held))
@@ -218,16 +217,16 @@ class Spill:
 
 
 class FileCounts:
-    """What each file holds, counted computation by computation and added up: files may be larger than memory.
+    """Counts of the contents of each file, added up computation by computation: files may exceed memory.
 
-    A count is a number, whether something holds of all, or the set of names of which the number is wanted.
+    A count is a number, a bool that holds for all, or a set of names whose size is the count.
     """
 
     def __init__(self) -> None:
         self.of_file: dict[str, dict[str, Any]] = {}
 
     def add(self, drafts: Iterable[Draft], count: Count) -> None:
-        """Count the drafts of one computation, of any number of files."""
+        """Add the counts of one computation's drafts, which may come from several files."""
         by_file: dict[str, list[Draft]] = {}
         for draft in drafts:
             by_file.setdefault(draft.file, []).append(draft)
@@ -245,13 +244,13 @@ class FileCounts:
                 mine[name] = mine.get(name, 0) + value
 
     def told(self, file: str, count: Count) -> dict[str, Any]:
-        """The counts of a file as numbers; a file without records has the counts of an empty list."""
+        """The counts of a file as numbers; for a file without records, the counts of an empty list."""
         counts = self.of_file.get(file) or count([])
         return {name: len(each) if isinstance(each, set) else each for name, each in counts.items()}
 
 
 class QuarantineWriter:
-    """Writes what is left out, some at a time, and keeps the first EXAMPLES."""
+    """Writes quarantined records in batches, and keeps the first EXAMPLES of them."""
 
     def __init__(self, folder: AnyPath) -> None:
         self._folder = folder
@@ -287,7 +286,7 @@ class QuarantineWriter:
 
 
 class Totals:
-    """Counts over the rows of an import; computations come one after another, each of them whole."""
+    """Counts over the rows of an import, which come computation by computation."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -305,12 +304,12 @@ class Totals:
 
 
 def buckets_for(size: int) -> int:
-    """The number of buckets in which an import of so many bytes is assembled."""
+    """The number of buckets for an import of this many bytes."""
     return max(1, size // BUCKET_BYTES)
 
 
 def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[QuarantinedRecord]) -> None:
-    """Raise TraceFormatError for a file of which nothing could be read, if it looks like another format."""
+    """TraceFormatError for a file of which nothing was readable, if it looks like another format."""
     looks_like = detect(path) if path.is_file() else None
     if looks_like is not None and looks_like != format:
         first = f": {left_out[0].reason}" if left_out else ""
@@ -321,9 +320,8 @@ def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[Quarantin
 
 
 def refuse_nothing(events: int, first: Sequence[QuarantinedRecord]) -> None:
-    """Raise TraceFormatError if nothing became an event: what is wrong with the files, or that they are
-    empty.
-    """
+    """TraceFormatError if nothing became an event: names the faults of the files, or says that they are
+    empty."""
     if events:
         return
     problems = [each for each in first if each.reason not in (EMPTY, NO_EVENTS)] or first
@@ -331,7 +329,7 @@ def refuse_nothing(events: int, first: Sequence[QuarantinedRecord]) -> None:
 
 
 def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: bool) -> list[str]:
-    """Warnings about the files: two have the same content, or parts of one run share no process."""
+    """Warnings about the files: two have the same content, or parts of one run have no common process."""
     found = []
     seen: dict[tuple[int, str], AnyPath] = {}
     sizes = Counter(size_of(path) for path in files)
@@ -350,7 +348,7 @@ def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: b
 
 
 def told_facts(facts: Counter[str]) -> dict[str, int]:
-    """Counts of the decisions that readers had to make, by name, without zeros."""
+    """The number of times that readers made each kind of decision, by name, without zeros."""
     return {name: facts[name] for name in sorted(facts) if facts[name]}
 
 
@@ -371,7 +369,7 @@ NO_LOG = (
 
 
 def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> str:
-    """The format that was asked for, or else the one that all files are recognised to be in."""
+    """The requested format, or else the one that all files are recognised to have."""
     by_map = None
     if options.map is not None:
         by_map = "map-spans" if mapped.Mapping(options.map).is_spans else "map"
@@ -388,7 +386,7 @@ def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> st
         return by_map
     found = {path: detect(path) for path in files}
     wrong = {path: unreadable(path) for path, name in found.items() if name is None}
-    if len(wrong) < len(files):  # the others decide what an empty file is, which is named later
+    if len(wrong) < len(files):  # the readable files decide; an empty one is reported later
         wrong = {path: reason for path, reason in wrong.items() if reason != EMPTY}
         found = {path: name for path, name in found.items() if name is not None or path in wrong}
     for path, reason in wrong.items():
@@ -401,7 +399,7 @@ def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> st
 
 
 def computation_names(files: Sequence[AnyPath], reader: Format, options: Options) -> list[str]:
-    """The computation that each file records: the file's name, or its path where names repeat."""
+    """The computation that each file records: the file's name, or its path if names repeat."""
     if reader.names_computations or options.together:
         return [""] * len(files)
     names = [path.name for path in files]

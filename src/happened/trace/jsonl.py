@@ -1,8 +1,8 @@
 """Traces as JSON lines: one event per line, an object with the schema's field names.
 
-`causes` is a list of {"process": …, "seq": …}, `clock` and `attributes` are objects; absent fields have the
-column's default, which is null for most. Blank lines are skipped. An unknown field is an error, not silently
-dropped: `attributes` is the place for whatever else a log says.
+`causes` is a list of {"process": …, "seq": …}, `clock` and `attributes` are objects; absent fields get the
+column's default, mostly null. Blank lines are skipped. An unknown field is an error: other information
+belongs in `attributes`.
 """
 
 import gzip
@@ -27,7 +27,7 @@ Accepts = Callable[[Any], bool]
 
 
 def accepts(kind: pa.DataType) -> Accepts:
-    """Whether a value of JSON, not null, is one of this type."""
+    """A test whether a non-null JSON value has this type."""
     types = pa.types
     if types.is_string(kind):
         return lambda value: isinstance(value, str)
@@ -53,7 +53,7 @@ def accepts(kind: pa.DataType) -> Accepts:
 
 
 def described(column: Column) -> str:
-    """The values of a column, as people say it: "an integer (nanoseconds)"."""
+    """The type of a column in words: "an integer (nanoseconds)"."""
     noun = _noun(column.type)
     article = "" if noun == "true or false" else "an " if noun[0] in "aeiou" else "a "
     return f"{article}{noun}" + (f" ({column.unit})" if column.unit else "")
@@ -75,7 +75,7 @@ def _noun(kind: pa.DataType) -> str:
 
 
 def _is_unicode(value: Any) -> bool:
-    """Whether all strings in it can be encoded as UTF-8: JSON allows lone surrogates, UTF-8 does not."""
+    """Whether all strings in a value can be encoded as UTF-8: JSON allows lone surrogates, UTF-8 does not."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -89,7 +89,7 @@ EXPECTED: dict[str, tuple[Accepts, str]] = {
 
 
 def read_jsonl(path: AnyPath) -> tuple[pa.Table, list[int]]:
-    """The events, and the line each was on."""
+    """The events, and the line number of each."""
     batches = []
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
@@ -124,7 +124,7 @@ def write_jsonl(table: pa.Table, path: str | os.PathLike[str] | StorePath) -> No
 
 
 def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = REQUIRED) -> dict[str, Any]:
-    """One line as a row with the defaults filled in; TraceFormatError if it is no event."""
+    """One line as a row with defaults filled in; TraceFormatError if the line is not an event."""
     try:
         event = json.loads(text)
     except UnicodeDecodeError as error:
@@ -136,7 +136,7 @@ def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = 
         if line == 1:
             reason += ", or make a trace of another system's log with `happened import`"
         raise TraceFormatError(reason, file=file, line=line) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or nesting without end
+    except (ValueError, RecursionError) as error:  # too many digits, or too deep nesting
         raise TraceFormatError(f"not an event ({error}); remove the line", file=file, line=line) from error
     if (b"\\u" in text or not text.isascii()) and not _is_unicode(event):
         reason = "holds a lone surrogate, half of a character; repair or remove the line"

@@ -1,15 +1,15 @@
-"""Where a trace lies: the one answer for every reader, whether in one process or on Spark.
+"""Where a trace is: one rule for every reader, in one process or on Spark.
 
 A path, or a URL of a store, is a trace if it is
 
     one file of JSON lines    .jsonl, .ndjson or .json, compressed if .gz follows
     one Parquet file          .parquet
     a directory of parts      .parquet files at its top, or in directories column=value as Spark partitions a
-                              table; names that begin with "." or "_" are unfinished or hidden and no parts
-    a run                     a directory with such a directory `trace` inside, as `happened simulate`,
-                              `happened import` and `happened node` leave it
+                              table; names that begin with "." or "_" are unfinished or hidden, and no parts
+    a run                     a directory that contains such a directory `trace`, as written by
+                              `happened simulate`, `happened import` and `happened node`
 
-A directory that has parts of its own and a `trace` inside is refused: either could be meant.
+A directory with both parts of its own and a `trace` inside is refused as ambiguous.
 """
 
 import json
@@ -30,7 +30,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`parts` are the Parquet files in the order of their names, none where `root` is JSON lines."""
+    """A trace's place; `parts` are its Parquet files sorted by name, none if `root` is JSON lines."""
 
     root: AnyPath
     parts: tuple[AnyPath, ...]
@@ -45,7 +45,7 @@ class Location:
 
     @property
     def import_losses(self) -> dict[str, int]:
-        """What `happened import` could not read or had to decide, by names that begin with `import_`."""
+        """Losses and decisions of `happened import`, by names that begin with `import_`."""
         summary = _beside(self.root, "import.json")
         told = {name: summary[name] for name in ("quarantined", "quarantined_imported") if name in summary}
         facts = summary.get("facts")
@@ -53,7 +53,7 @@ class Location:
         return {f"import_{name}": count for name, count in told.items() if isinstance(count, int) and count}
 
     def partition(self, part: AnyPath) -> dict[str, str | None]:
-        """The columns whose values are in the names of a part's directories (column=value) and not in its
+        """The columns whose values are in the directory names of a part (column=value) instead of its
         file."""
         folders = inside(self.root, part).parts[:-1] if part != self.root else ()
         pairs = (folder.partition("=") for folder in folders)
@@ -102,9 +102,9 @@ def locate(path: str | os.PathLike[str] | StorePath) -> Location:
 
 
 def was_complete(root: AnyPath) -> bool:
-    """Whether the run that left the trace said that it has everything that happened.
+    """Whether the run that wrote the trace declared that it contains everything that happened.
 
-    `happened simulate` writes that to summary.json beside trace/; of any other trace it is not known.
+    `happened simulate` declares it in summary.json beside trace/; for any other trace it is unknown.
     """
     return _beside(root, "summary.json").get("complete") is True
 
@@ -119,7 +119,7 @@ def _beside(root: AnyPath, name: str) -> dict[str, Any]:
 
 
 def is_json(path: AnyPath) -> bool:
-    """Whether the name is one of JSON lines."""
+    """Whether the name has an ending of JSON lines."""
     name = PurePath(path.name)
     return (name.with_suffix("") if name.suffix == ".gz" else name).suffix in JSON_SUFFIXES
 
@@ -135,7 +135,7 @@ def _parts(root: AnyPath) -> tuple[AnyPath, ...]:
 
 
 def is_part(inside: PurePath) -> bool:
-    """Whether a file that these names lead to may be a part: neither hidden, nor in a directory that is no
+    """Whether a file below a trace may be a part: no name on its path is hidden, and all its directories are
     column=value."""
     hidden = any(name.startswith((".", "_")) for name in inside.parts)
     return not hidden and all("=" in folder for folder in inside.parts[:-1])

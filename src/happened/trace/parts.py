@@ -1,4 +1,4 @@
-"""Parts of tables: the one way in which Parquet is written, by tasks and by a process of its own."""
+"""Write parts of tables as Parquet: the one function for Spark tasks and single processes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def write_part(directory: AnyPath, name: str, table: pa.Table, **options: Any) -
 
 
 def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
-    """How a table is stored: small; no dictionary is tried for clocks, seqs, times and ids, which hardly
+    """Settings for small files; clocks, seqs, times and ids get no dictionary, since their values hardly
     recur."""
     recurring = [
         field.name

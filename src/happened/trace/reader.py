@@ -1,10 +1,9 @@
-"""Read a trace, whatever it is kept in, and refuse what is not one.
+"""Read a trace in any storage format, and refuse other data.
 
-`location` says what a trace may be kept in. The result has SCHEMA and passes `validate`; columns that a
-Parquet file lacks are null, columns that no trace has are left out. Other writers have narrower integers,
-dictionaries, wider strings and columns that hold nothing at all; those are read as what they are. A type that
-would have to be interpreted (times in microseconds, numbers as text) is refused, with the file and the type
-that is needed.
+`location` lists the formats. The result has SCHEMA and passes `validate`; columns that a Parquet file lacks
+are null, and unknown columns are left out. Other writers use narrower integers, dictionaries, wider strings
+and all-null columns; these are converted without loss. A type that needs interpretation (times in
+microseconds, numbers as text) is refused with the file's name and the required type.
 """
 
 import os
@@ -29,9 +28,9 @@ Check = Callable[[pa.Table, Place], None]
 
 
 def read(path: str | os.PathLike[str] | StorePath, check: Check = validate) -> pa.Table:
-    """The events of a trace, in the order they were written; TraceFormatError if it is not one.
+    """The events of a trace, in the order they were written; TraceFormatError if it is not a trace.
 
-    check   what must hold of the table; `validate_rows` leaves to the caller what concerns several rows
+    check   the validation of the table; `validate_rows` leaves checks across rows to the caller
     """
     at = locate(path)
     if at.is_json:
@@ -76,8 +75,8 @@ def read_part(
 ) -> pa.Table:
     """One Parquet part, or some row groups of it, by SCHEMA; not validated.
 
-    given    values of columns that the names of its directories hold
-    columns  to read; the others are null
+    given    values of the columns that the directory names hold
+    columns  the columns to read; all others are null
     """
     given = given or {}
     file = open_part(path)
@@ -86,7 +85,7 @@ def read_part(
         wanted = [name for name in columns if name in file.schema_arrow.names]
         every = range(file.metadata.num_row_groups)
         table = file.read_row_groups([*every] if groups is None else groups, columns=wanted)
-    except MemoryError:  # an ArrowException of pyarrow's, but not the file's fault
+    except MemoryError:  # pyarrow raises it as an ArrowException, but the file is fine
         raise
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
@@ -96,7 +95,7 @@ def read_part(
 def open_part(path: AnyPath) -> pq.ParquetFile:
     """Open a Parquet part; raise TraceFormatError if it was cut off or is something else (no footer).
 
-    That it is not there, or must not be read, says nothing of what it holds: those stay OSErrors.
+    An absent file, or one without read permission, says nothing about its contents and stays an OSError.
     """
     try:
         # ParquetFile, not read_table: directory names of the form a=b must not turn into columns.
@@ -133,9 +132,9 @@ def _column(table: pa.Table, field: pa.Field, path: AnyPath, given: Mapping[str,
 
 
 def check_columns(path: AnyPath, file: pq.ParquetFile, elsewhere: frozenset[str] = frozenset()) -> None:
-    """TraceFormatError if the file lacks a column that every event needs, or has one of another type.
+    """TraceFormatError if the file lacks a required column, or has a column of another type.
 
-    elsewhere  columns that the names of the file's directories hold
+    elsewhere  columns whose values are in the names of the file's directories
     """
     found = file.schema_arrow.names
     for name in REQUIRED:
@@ -150,26 +149,25 @@ def check_columns(path: AnyPath, file: pq.ParquetFile, elsewhere: frozenset[str]
 
 
 def known_columns(file: pq.ParquetFile) -> list[pa.Field]:
-    """The columns of a file that are columns of a trace."""
+    """The columns of a file that the schema of a trace has."""
     return [field for field in file.schema_arrow if field.name in SCHEMA.names]
 
 
 def is_stored_whole(file: pq.ParquetFile, stored: pa.Field) -> bool:
-    """Whether the column reads as what a trace has there, for pyarrow and for Spark."""
-    # Spark's old timestamps; Spark itself reads them as nothing else.
+    """Whether pyarrow and Spark read the column as the trace's type."""
+    # INT96 is Spark's old type for timestamps; Spark reads it as nothing else.
     old = any(column.path == stored.name and column.physical_type == "INT96" for column in file.schema)
     return reads_as(stored.type, SCHEMA.field(stored.name).type) and not old
 
 
 def is_unread(stored: pa.Field) -> bool:
-    """Whether the column can be ignored: it holds only nulls, or a number, in whatever type, that no analysis
-    reads."""
+    """Whether the column can be ignored: it has only nulls, or numbers of any type that no analysis reads."""
     is_number = pa.types.is_integer(stored.type) and pa.types.is_integer(BY_NAME[stored.name].type)
     return pa.types.is_null(stored.type) or (stored.name in CARRIED and is_number)
 
 
 def reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark reads what a file declares as `stored` as `wanted`, and no value is another one then."""
+    """Whether Spark reads the file's type `stored` as the type `wanted` without changing any value."""
     types = pa.types
     if types.is_dictionary(stored):
         stored = stored.value_type
@@ -180,7 +178,7 @@ def reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
             return True
         if stored == pa.timestamp("ns"):
             return bool(types.is_int64(wanted))
-        # Unsigned numbers need a bit more.
+        # Unsigned numbers need one more bit.
         return bool(
             types.is_integer(stored)
             and stored.bit_width + types.is_unsigned_integer(stored) <= wanted.bit_width

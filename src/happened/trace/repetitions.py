@@ -1,8 +1,8 @@
-"""Rows that repeat another row exactly: an export that ran twice, a frame united with itself.
+"""Remove rows that repeat another row exactly, as after an export that ran twice.
 
 In    rows of trace.SCHEMA that passed `validate_rows`
-Out   the same without repetitions, the first of equal rows being kept, and how many there were
-Cost  one sort by (computation, process, seq); the other columns are compared for rows that share those alone
+Out   the rows without repetitions, keeping the first of equal rows, and the number of removed rows
+Cost  one sort by (computation, process, seq); only rows with the same three are compared in other columns
 
 Equal means equal in every column: lists by their members in order, maps by their entries in any order.
 """
@@ -46,7 +46,7 @@ def _combined(codes: list[Ints]) -> Ints:
 
 
 def _codes(values: pa.ChunkedArray | pa.Array) -> Ints:
-    """A number from 0 on for each value, equal where the values are; 0 for null."""
+    """A number from 0 on for each value, the same for equal values; 0 for null."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if not len(array):
         return np.empty(0, np.int64)
@@ -64,12 +64,12 @@ def _codes(values: pa.ChunkedArray | pa.Array) -> Ints:
 
 
 def _codes_of_lists(lists: pa.Array, *, sort: bool) -> Ints:
-    """The same for lists, null being an empty one; `sort` if the order of members is of no account."""
+    """Numbers for lists, equal for equal lists; null equals an empty list; `sort` ignores the order."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     members = _codes(pc.list_flatten(lists))
     if sort:
         members = members[np.lexsort((members, np.repeat(np.arange(len(lists)), lengths)))]
-    # Lists of numbers are equal if their bytes are, and Arrow knows how to number texts of bytes.
+    # Lists of numbers are equal if their bytes are, and Arrow can number byte strings.
     offsets = np.concatenate([[0], np.cumsum(lengths)]) * members.itemsize
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(members))]
     texts = pa.Array.from_buffers(pa.large_binary(), len(lists), buffers)

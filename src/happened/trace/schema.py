@@ -1,17 +1,16 @@
 """The event table: one row per event of one or many computations.
 
 An event is named by (computation, process, seq); seq counts the events of its process from 1 without
-gaps. `message` ties a send to its arrivals and deliveries. `time` and `clock` are what the source
-claimed: kept to be verified, never trusted for order. `control_entries` and `control_bytes` are what
-one transmission carried for the protocol's sake.
+gaps. `message` connects a send with its arrivals and deliveries. `time` and `clock` are the source's claims,
+kept for verification and never trusted for order. `control_entries` and `control_bytes` measure the protocol
+information that one transmission carried.
 
-A message whose send has the kind `unordered` was sent outside of all orders: it must reach each of its
-destinations once, whenever that is, and neither waits for others nor do others wait for it. No edge of
-happened-before leads from such a send to its deliveries, since the message carried nothing that could keep
-an order.
+A message whose send has the kind `unordered` takes part in no order: it must reach each of its destinations
+once, at any time, and no message waits for another because of it. No edge of happened-before leads from such
+a send to its deliveries, since the message carried no ordering information.
 
-COLUMNS is the one table of columns. The schema, the checks of JSON, CSV, `--map`, drafts, Spark's types and
-the viewer derive from it, so that a column added there is read, written, imported, exported and shown.
+COLUMNS is the only list of columns. The schema, the checks of JSON, CSV and `--map`, drafts, Spark's types
+and the viewer derive from it, so that a new column is read, written, imported, exported and shown.
 """
 
 from dataclasses import dataclass
@@ -25,9 +24,9 @@ SENDS = ("send", "unordered")
 """The kinds of events that send a message."""
 
 LANE = "~"
-"""A process that does many things at once is several sequences of events: `instance~2` and
-`instance~[orders/42]` are lanes of the process `instance`. What they share is its clock. Only readers of
-spans make such names, and they write a tilde in the name of an instance as %7E."""
+"""Separator in the names of lanes. A process with concurrent work is recorded as several sequences of events:
+`instance~2` and `instance~[orders/42]` are lanes of the process `instance`, which share its clock. Only
+readers of spans make such names; they write a tilde in the name of an instance as %7E."""
 
 
 def instance_of(process: str) -> str:
@@ -40,12 +39,12 @@ class Column:
     """One column of a trace.
 
     required  whether every row must give a value
-    absent    the value of a row that gives none
-    unit      of a number, for people
-    judged    whether an analysis looks at it: values of a wrong type are then refused, and otherwise left out
-    asked     whether questions about single events read it
-    listed    whether the viewer lists it with an event's attributes; the others have a place of their own
-              there, or none
+    absent    the default value
+    unit      unit of a number, for display
+    judged    whether an analysis uses it: then wrong types are refused, otherwise such values are left out
+    asked     whether questions about single events use it
+    listed    whether the viewer lists it with an event's attributes; other columns are shown elsewhere, or
+              not at all
     """
 
     name: str
@@ -63,12 +62,12 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The name for people, with spaces."""
+        """The name for display, with spaces."""
         return self.name.replace("_", " ")
 
 
 def _judged(name: str, type: pa.DataType, **known: Any) -> Column:
-    """A column that an analysis looks at, which has a place of its own in the viewer."""
+    """A column that analyses use; the viewer shows it outside the list of attributes."""
     return Column(name, type, **{"judged": True, "asked": True, "listed": False} | known)
 
 
@@ -94,21 +93,21 @@ BY_NAME = {column.name: column for column in COLUMNS}
 SCHEMA = pa.schema([column.field for column in COLUMNS])
 
 REQUIRED = tuple(column.name for column in COLUMNS if column.required)
-"""Columns every row must give; a row without a computation belongs to the unnamed one, ''."""
+"""Columns that every row must give; a row without a computation belongs to the unnamed one, ''."""
 
 DEFAULTS = {column.name: column.absent for column in COLUMNS if column.absent is not None}
-"""What rows have in these columns if they give nothing."""
+"""The default values of these columns."""
 
 CARRIED = tuple(column.name for column in COLUMNS if not column.judged)
-"""Columns that are carried along and that no analysis looks at."""
+"""Columns that are copied unchanged; no analysis uses them."""
 
 QUARANTINE = pa.schema(
     [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
 )
-"""Rows that are part of no computation, and why. Every analysis writes this table, whatever it was asked."""
+"""Rows that belong to no computation, and why. Every analysis writes this table, whatever the questions."""
 
 ASKED = tuple(column.name for column in COLUMNS if column.asked)
-"""Columns that questions about single events read."""
+"""Columns that questions about single events use."""
 
 LISTED = {column.name: column.title for column in COLUMNS if column.listed}
-"""Columns that the viewer lists with an event's attributes, and what it calls them."""
+"""Columns that the viewer lists with an event's attributes, with their display names."""

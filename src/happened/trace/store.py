@@ -1,16 +1,16 @@
-"""Where traces and tables lie, on this machine or in an object store: the one home of storage.
+"""Storage of traces and tables, on this machine or in an object store.
 
 `any_path` makes a `pathlib.Path` of a local path or file:// URL, and a `StorePath` of any other URL. A
-StorePath has those methods of Path that we use, with the same names and meaning, so that code is written once
-for both; for the rest there are the functions below, and `atomic`.
+StorePath has the methods of Path that we use, with the same names and meaning, so that code works for both;
+the functions below and `atomic` do the rest.
 
-Promises   a StorePath is a few strings: it pickles to Spark's executors, and each process connects by itself,
-           once. A store that refuses or cannot be reached is a CausalityError that says so, soon.
-Leaves out writing step by step. pyarrow completes an object even if its stream is abandoned, so that half a
-           file would look whole: `atomic.whole_file` writes to a local file first.
+Promises   a StorePath is a few strings: it pickles to Spark's executors, and each process connects once by
+           itself. If a store refuses or is unreachable, a CausalityError says so soon.
+Leaves out incremental writing. pyarrow completes an object even if its stream is abandoned, so half a file
+           would look whole: `atomic.whole_file` writes to a local file first.
 
-How to connect is in the URL's options (s3://bucket/key?endpoint_override=…) or in the environment. Who
-connects is in the environment alone: URLs end up in logs and messages, so one with a password is refused.
+The URL's options (s3://bucket/key?endpoint_override=…) or the environment say how to connect. Credentials are
+in the environment only: URLs end up in logs and messages, so a URL with a password is refused.
 """
 
 import io
@@ -44,28 +44,28 @@ OPTIONS = {
     ),
     "hdfs": ("user", "replication"),
 }
-"""What the query of a URL may say, by scheme; no secrets."""
+"""The options allowed in the query of a URL, by scheme; no secrets."""
 
 CONNECT_SECONDS = 5.0
 SILENT_SECONDS = 20.0
 ATTEMPTS = 3
-"""How long a store is waited for, before and after it was connected to, and how often."""
+"""Timeouts of a store, for connecting and for answers, and the number of attempts."""
 
 READ_AHEAD = 4 << 20
-"""Bytes of a request where a file is read from its beginning to its end, line by line."""
+"""Bytes per request when a file is read sequentially, line by line."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorePath:
-    """An object in a store, or what begins with its name and "/": stores have no directories of their own."""
+    """An object in a store, or all objects whose names begin with its name and "/", like a directory."""
 
-    scheme: str  # of OPTIONS
+    scheme: str  # a key of OPTIONS
     authority: str  # the bucket; container@account; host:port
     key: str  # names joined by "/"
-    options: str = ""  # how to connect, as in the URL
+    options: str = ""  # the connection options, as in the URL
 
     def __str__(self) -> str:
-        """The URL; `any_path` makes the same StorePath of it."""
+        """The URL; `any_path` turns it back into the same StorePath."""
         return self._url(self.scheme) + (f"?{self.options}" if self.options else "")
 
     def _url(self, scheme: str) -> str:
@@ -73,7 +73,7 @@ class StorePath:
 
     @property
     def hadoop_url(self) -> str:
-        """The URL for Spark's own reader and writer, which have options and connectors of their own."""
+        """The URL for Spark's own reader and writer, which have different options and connectors."""
         return self._url("s3a" if self.scheme == "s3" else self.scheme)
 
     @property
@@ -103,7 +103,7 @@ class StorePath:
         return PurePosixPath(self.key).relative_to(other.key)
 
     def __lt__(self, other: "StorePath") -> bool:
-        return self.key.split("/") < other.key.split("/")  # as Path does
+        return self.key.split("/") < other.key.split("/")  # the same order as Path's
 
     def absolute(self) -> "StorePath":
         return self
@@ -132,13 +132,13 @@ class StorePath:
         return (path for path in self._below(recursive=True) if fnmatchcase(path.name, pattern))
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
-        """For reading; `atomic.whole_file` is for writing."""
+        """Open for reading; use `atomic.whole_file` for writing."""
         if mode != "rb":
             raise ValueError(f"a store's file is opened for reading, rb, not {mode!r}")
         return io.BufferedReader(_Reading(self), READ_AHEAD)
 
     def open_arrow(self) -> Any:
-        """For reading by pyarrow: a NativeFile with random access."""
+        """Open for reading with pyarrow: a NativeFile with random access."""
         with explained(self):
             return self._filesystem().open_input_file(self._inside())
 
@@ -161,13 +161,13 @@ class StorePath:
 
     def put(self, file: Path) -> None:
         """Upload a local file atomically: readers see the previous object or the whole new one."""
-        # An object has its name when its upload ends; a file of HDFS has it while it is being written, and
-        # none is renamed to a name that is taken.
+        # An object appears under its name when its upload ends. A file of HDFS appears when writing begins,
+        # and HDFS does not rename to an existing name.
         target = self.with_name(f".{self.name}.{os.urandom(8).hex()}") if self.scheme == "hdfs" else self
         with explained(self):
             filesystem = self._filesystem()
-            # One write, which no interrupt divides, then close: it tells if a part of the upload failed, and
-            # completes no object then. pyarrow's copy_files does not tell of a failure at the end.
+            # One write, which no interrupt divides, then close: close reports if a part of the upload failed,
+            # and then completes no object. pyarrow's copy_files does not report such a failure.
             with pa.memory_map(str(file)) as data, filesystem.open_output_stream(target._inside()) as stream:
                 stream.write(data.read_buffer())
             if target != self:
@@ -192,7 +192,7 @@ class StorePath:
         return _connected(self.scheme, self.authority, self.options)[0]
 
     def _inside(self) -> str:
-        """The path within pyarrow's filesystem."""
+        """The path within the pyarrow filesystem."""
         root = _connected(self.scheme, self.authority, self.options)[1]
         return f"{root}/{self.key}" if self.key else root or "/"
 
@@ -209,7 +209,7 @@ class StorePath:
         if self.scheme == "s3" and self.key:
             try:
                 bucket = self._filesystem().get_file_info(self.authority)
-            except OSError:  # who may read objects need not be allowed to look at the bucket
+            except OSError:  # permission to read objects does not imply access to the bucket
                 return
             if bucket.type.name == "NotFound":
                 raise CausalityError(no_bucket(self))
@@ -276,7 +276,7 @@ def matching(directory: AnyPath, pattern: str) -> list[AnyPath]:
 
 
 def remove_tree(path: AnyPath) -> None:
-    """Remove a directory with all that is in it; nothing if there is none."""
+    """Remove a directory and its contents; do nothing if it does not exist."""
     if not isinstance(path, StorePath):
         if path.exists():
             shutil.rmtree(path)
@@ -289,12 +289,12 @@ def remove_tree(path: AnyPath) -> None:
 
 
 def size_of(path: AnyPath) -> int:
-    """How many bytes a file has."""
+    """The number of bytes of a file."""
     return path.size() if isinstance(path, StorePath) else path.stat().st_size
 
 
 def versions_of(paths: Sequence[AnyPath]) -> list[tuple[int, int]]:
-    """How many bytes each file has, and when it was written, in ns: it changes when a file does."""
+    """The size in bytes and modification time in ns of each file; they change when the file changes."""
     found: dict[AnyPath, tuple[int, int]] = {}
     stores: dict[tuple[str, str, str], list[StorePath]] = {}
     for path in paths:
@@ -311,7 +311,7 @@ def versions_of(paths: Sequence[AnyPath]) -> list[tuple[int, int]]:
 
 
 def arrow_source(path: AnyPath) -> Any:
-    """What pyarrow's readers take as the file to read."""
+    """The argument with which pyarrow's readers open this file."""
     return path.open_arrow() if isinstance(path, StorePath) else path
 
 
@@ -355,7 +355,7 @@ def _names(key: str) -> str:
 
 
 class _Reading(io.RawIOBase):
-    """A store's file as the standard library reads files, with errors that explain themselves."""
+    """A store's file in the interface of the standard library, with errors that say what to do."""
 
     def __init__(self, path: StorePath) -> None:
         self._path = path
@@ -389,7 +389,7 @@ class _Reading(io.RawIOBase):
 
 @cache
 def _connected(scheme: str, authority: str, options: str) -> tuple[Any, str]:
-    """The filesystem, and the name that its root has within it."""
+    """The filesystem, and the path of its root within it."""
     from pyarrow import fs
 
     path = StorePath(scheme, authority, "", options)
@@ -424,7 +424,7 @@ def _s3(bucket: str, options: dict[str, str]) -> Any:
         connect_timeout=CONNECT_SECONDS,
         request_timeout=SILENT_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-        allow_delayed_open=True,  # a small object is one request then, not three
+        allow_delayed_open=True,  # a small object then takes one request, not three
     )
 
 

@@ -1,6 +1,6 @@
-"""What goes wrong with object stores, in sentences that say what to do.
+"""Turn errors of object stores into sentences that say what to do.
 
-The libraries' own texts are long, and may quote the request.
+The libraries' own error texts are long, and may quote the request.
 """
 
 import os

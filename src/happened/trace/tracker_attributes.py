@@ -1,16 +1,16 @@
-"""What a tracker told of an event, as attributes of its row.
+"""The attributes in which a tracker's information about an event is stored in the event's row.
 
     tracker        the tracking protocol, as in `p2:4`
-    relevant_seq   the number of the event among those its tracker numbered, from 1
-    null           `true` for an event that the tracker made itself, which is not the application's
-    vector         per process, how many numbered events are in the past, this one included: `alice:3 bob:1`
-    dependencies   the same for a dependency vector, from which vectors can be rebuilt
+    relevant_seq   the event's number among the events that its tracker numbered, from 1
+    null           `true` for an event that the tracker made itself, not the application
+    vector         number of numbered events of each process in the past, itself included: `alice:3 bob:1`
+    dependencies   the same form for a dependency vector, from which vectors can be rebuilt
     predecessors   the immediate predecessors, by process and number
     scalar         Lamport's scalar
 
-Not in the column `clock`: that counts all events, and a tracker only those it numbers. Where a name has a
-space, a colon or a percent sign, they are percent-encoded, as in a URL. What a tracker does not tell is left
-out.
+These are not in the column `clock`, which counts all events: a tracker counts only those it numbers. A space,
+colon or percent sign in a name is percent-encoded, as in a URL. Information that a tracker does not give is
+left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ from urllib.parse import quote, unquote
 
 NUMBER = "relevant_seq"
 COUNTED = ("vector", "dependencies", "predecessors")
-"""The attributes that are lists of processes with a number each."""
+"""The attributes that list processes with a number each."""
 
 TOKEN = r"[^ :]+:[0-9]{1,18}"
 LIST = rf"^({TOKEN}( {TOKEN})*)?$"
-"""What such a list looks like, as a regular expression."""
+"""A regular expression for such a list."""
 
 _PLAIN = "".join(chr(code) for code in range(33, 127) if chr(code) not in ":%")
 
@@ -52,5 +52,5 @@ def tracker_attributes(
 
 
 def name_in(text: str) -> str:
-    """The name of a process, as it stands in an attribute."""
+    """The name of a process, encoded for an attribute."""
     return unquote(text)

@@ -1,4 +1,4 @@
-"""The pairs of processes of which one sends to the other in a trace, and how often."""
+"""Which processes send to which in a trace, and how often."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,8 +7,8 @@ from .schema import SENDS
 
 
 def volumes(table: pa.Table) -> dict[tuple[str, str], int]:
-    """Copies of messages by (sender, destination), sorted, of a table that `read` returned; what is sent to
-    oneself is left out."""
+    """Number of message copies by (sender, destination), sorted, from a table of `read`; without messages
+    that processes send to themselves."""
     sends = table.filter(pc.field("kind").isin(SENDS))
     senders = sends["process"].take(pc.list_parent_indices(sends["to"]))
     pairs = pa.table({"sender": senders, "to": pc.list_flatten(sends["to"])})

@@ -1,9 +1,8 @@
-"""The checks that a table must pass before anything is concluded from it.
+"""The checks that a table must pass before any analysis.
 
-Row by row: process, seq and kind are there and known, a send says which message goes to whom, an
-arrival or delivery says which message it is. Across rows: (computation, process, seq) is unique, seq
-runs 1, 2, … without gaps, and a message has one send. Every check is a column operation; only the row
-that is reported is looked at by itself.
+Row by row: process, seq and kind are present and valid, a send has a message and destinations, an arrival or
+delivery has a message. Across rows: (computation, process, seq) is unique, seq runs 1, 2, … without gaps, and
+a message has one send. Every check is a column operation; only the reported row is looked at alone.
 """
 
 from collections.abc import Callable
@@ -16,10 +15,10 @@ from ..core.errors import TraceFormatError
 from .schema import KINDS, SCHEMA, SENDS
 
 GAP = "is absent. Add the missing events"
-"""Part of the reason that a gap in seq is refused with."""
+"""The part of an error message by which a gap in seq is recognised."""
 
 Place = Callable[[int], tuple[str, int | None]]
-"""Where a row of the table came from: its file, and its line (JSON) or row (Parquet) there, from 1."""
+"""The source of a row of the table: its file, and its line (JSON) or row (Parquet) there, from 1."""
 
 
 def in_memory(row: int) -> tuple[str, int | None]:
@@ -29,7 +28,7 @@ def in_memory(row: int) -> tuple[str, int | None]:
 def validate(table: pa.Table, place: Place = in_memory, *, gaps_allowed: bool = False) -> None:
     """Raise TraceFormatError for the first row found that breaks the contract above.
 
-    gaps_allowed   whether seq may begin after 1 and leave numbers out, as in a window of a trace
+    gaps_allowed   whether seq may begin after 1 and skip numbers, as in a window of a trace
     """
     validate_rows(table, place)
     _validate_names(table, place, gaps_allowed)
@@ -57,7 +56,7 @@ def validate_rows(table: pa.Table, place: Place = in_memory) -> None:
 
 
 def faults(table: pa.Table) -> pa.ChunkedArray:
-    """Per row, why it cannot be an event; null where it can. Each row is looked at by itself."""
+    """For each row, why it cannot be an event; null if it can. Rows are checked independently."""
     kind = table["kind"]
     known = pc.fill_null(pc.is_in(kind, value_set=pa.array(KINDS)), False)
     unknown = pc.binary_join_element_wise("unknown kind", pc.fill_null(kind, "null"), " ")
@@ -121,7 +120,7 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _holds_null(lists: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Per row, whether its list has a null in it (or, of structs, a null field)."""
+    """For each row, whether its list contains a null (or, for structs, a null field)."""
     members, owners = pc.list_flatten(lists), pc.list_parent_indices(lists)
     null = pc.is_null(members)
     if pa.types.is_struct(members.type):

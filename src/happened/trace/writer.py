@@ -1,8 +1,8 @@
 """Append events to a directory of Parquet parts.
 
-Promises   a part appears under its final name only when it is complete, so a process that dies leaves
-           a readable prefix of its trace; what a writer holds in memory is at most `batch_rows` rows.
-Leaves out the checks that need the whole trace (gaps in seq, two sends of one message): `read` makes them.
+Promises   a part appears under its final name only when complete, so if a process dies, a readable prefix of
+           its trace remains; a writer holds at most `batch_rows` rows in memory
+Leaves out the checks that need the whole trace (gaps in seq, two sends of one message): `read` makes them
 """
 
 import os

@@ -1,7 +1,7 @@
 """The space–time viewer: a trace as a page to look at, from a file or a server on this machine.
 
-All that concerns order is computed here from the judge's answers and shipped as arrays; the page's script
-(assets/) draws and looks up.
+All computations about order are done here, from the judge's answers, and shipped as arrays; the page's script
+(assets/) only draws and looks values up.
 
     viewed(path)    a trace, read and judged
     page(viewed)    one self-contained page of it

@@ -1,6 +1,6 @@
-"""The system's Chromium, headless, driven over a pipe by its own debugging protocol: no driver to install.
+"""Drive the system's headless Chromium over a pipe, with its debugging protocol: needs no driver.
 
-Messages are JSON, each ended by a NUL, in by file descriptor 3 and out by 4 (`--remote-debugging-pipe`).
+Messages are JSON, each ended by a NUL; file descriptor 3 is input and 4 output (`--remote-debugging-pipe`).
 """
 
 import base64
@@ -23,7 +23,7 @@ FLAGS = (
     "--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
     "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
 )  # fmt: skip
-PATIENCE = 60  # seconds for one answer: the machine may be busy
+PATIENCE = 60  # seconds to wait for one answer: the machine may be busy
 
 
 def find_browser() -> str | None:
@@ -42,7 +42,7 @@ class Browser:
         self._in, from_browser = os.pipe()
 
         def as_3_and_4() -> None:
-            # Through high numbers first: either end may already be 3 or 4.
+            # Use high numbers first: either end may already be 3 or 4.
             high = os.dup2(to_browser, 100), os.dup2(from_browser, 101)
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
@@ -99,7 +99,7 @@ class Browser:
             self._read()
 
     def screenshot(self) -> bytes:
-        """The whole page as PNG, however long."""
+        """The whole page as PNG, whatever its height."""
         return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -141,12 +141,12 @@ class Browser:
 
 
 MOST_PIXELS = 60_000_000
-SHARP = 2  # pixels of the picture to one of the drawing, if there is room
+SHARP = 2  # pixels of the picture per pixel of the drawing, if there is room
 
 
 def png_of(svg: str) -> bytes:
-    """The SVG as PNG, drawn by a browser that is started for this picture, with a profile that is removed. It
-    has fonts for all scripts. The picture is ours: it has no script and asks for nothing.
+    """The SVG as PNG, drawn by a browser started for this picture, with a temporary profile. A browser has
+    fonts for all scripts. The picture is ours: it has no script and requests nothing.
 
     LocalProtocolError if the picture is too large or no browser is installed.
     """

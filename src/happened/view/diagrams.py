@@ -9,7 +9,7 @@ from .space_time import ACROSS, LEFT, LETTER, Arrow, Mark, space_time, svg
 from .span_rows import SpanRows, span_rows
 from .texts import cut, duration, markup
 
-MOST_EVENTS = 5_000  # of a picture
+MOST_EVENTS = 5_000  # events in a picture
 LONGEST = 14  # letters of a label in a Hasse diagram
 MOST_ROWS = 40  # of a timeline, and its sizes
 ROW, TOP, WIDE, INDENT = 22, 30, 520, 12
@@ -36,14 +36,14 @@ def diagram(prepared: Prepared, standalone: str = "") -> str:
 
 
 def relevant_count(prepared: Prepared) -> int:
-    """How many events the Hasse diagram would have."""
+    """The number of events in the Hasse diagram."""
     return int(prepared.c.relevant.sum()) or prepared.c.events
 
 
 def hasse(prepared: Prepared, standalone: str = "") -> str:
-    """The relevant events, an arrow from each immediate predecessor; all events, where none is relevant.
+    """The Hasse diagram of the relevant events (of all, if none is): an arrow per immediate predecessor.
 
-    An event stands on the lane of its process and to the right of all that happened before it.
+    An event stands on the lane of its process, to the right of all events that happened before it.
     """
     if prepared.reduction is None:
         return ""
@@ -76,8 +76,8 @@ def _label(prepared: Prepared, e: int) -> str:
 
 
 def timeline(prepared: Prepared, standalone: str = "") -> str:
-    """The spans of one request, a bar for each, children below their parents: of the request with most spans,
-    or its first MOST_ROWS; "" where no spans with times are recorded."""
+    """The first MOST_ROWS spans of the request with most spans, a bar for each, children below their parents;
+    "" if no spans with times are recorded."""
     rows = span_rows(prepared.c, prepared.table, np.arange(prepared.c.events))
     children = _children(rows)
     if -1 not in children:
@@ -110,7 +110,7 @@ def timeline(prepared: Prepared, standalone: str = "") -> str:
 
 
 def _children(rows: SpanRows) -> dict[int, list[int]]:
-    """The children of each span, and the roots as those of -1; only spans that have both times."""
+    """The children of each span, with the roots under -1; only spans with both times."""
     timed = [None not in times for times in zip(rows.start, rows.end, strict=True)]
     children: dict[int, list[int]] = {}
     for k in np.flatnonzero(timed).tolist():
@@ -122,7 +122,7 @@ def _children(rows: SpanRows) -> dict[int, list[int]]:
 
 
 def _below(root: int, children: dict[int, list[int]]) -> list[tuple[int, int]]:
-    """A span and all below it, each with its depth, in the order in which they are drawn."""
+    """A span and all its descendants, each with its depth, in drawing order."""
     found, waiting = [], [(root, 0)]
     while waiting:
         k, deep = waiting.pop()

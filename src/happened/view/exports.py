@@ -1,6 +1,6 @@
-"""Traces in the formats of other tools; each function says what its format keeps.
+"""Export traces to the formats of other tools; each function documents what its format keeps.
 
-An export takes computations and yields text, or bytes where it is binary. `FORMATS` is the one list of them.
+An export takes computations and yields text, or bytes for a binary format. `FORMATS` lists all exports.
 """
 
 import json
@@ -35,7 +35,7 @@ class EventText(NamedTuple):
 
     @property
     def filled(self) -> dict[str, Any]:
-        """The columns of its row that have a value."""
+        """The columns of its row that are not null."""
         return {name: value for name, value in self.row.items() if value is not None}
 
 
@@ -57,9 +57,9 @@ def one_line(text: str) -> str:
 def csv(computations: Sequence[Prepared]) -> Iterator[str]:
     """A table of the events with their vector timestamps, one row each, in a topological order.
 
-    Texts are quoted and numbers are not; lists and maps are JSON. `event`, `level`, `before` (how many
-    happened before it) and `timestamp` are ours, the other columns those of the trace: `happened import`
-    reads it back.
+    Texts are quoted and numbers are not; lists and maps are JSON. The columns `event`, `level`, `before`
+    (number of events that happened before) and `timestamp` are added, the others are those of the trace:
+    `happened import` can read the file.
     """
     yield ",".join(("event", *SCHEMA.names, "level", "before", "timestamp")) + "\n"
     for each in computations:
@@ -85,13 +85,13 @@ def _cell(value: Any) -> str:
 
 
 def jsonl(computations: Sequence[Prepared]) -> Iterator[str]:
-    """Our own trace as JSON lines: nothing is lost."""
+    """The trace as JSON lines, without loss."""
     for each in computations:
         for event in told(each):
             yield json.dumps(event.filled, ensure_ascii=False) + "\n"
 
 
-SHAPES = {"deliver": "diamond", "internal": "box"}  # in Graphviz; of other kinds, circles
+SHAPES = {"deliver": "diamond", "internal": "box"}  # Graphviz shapes; other kinds are circles
 
 
 def dot(computations: Sequence[Prepared]) -> Iterator[str]:
@@ -134,11 +134,11 @@ MOST_LINES = 2_000
 
 
 def mermaid(computations: Sequence[Prepared]) -> Iterator[str]:
-    """Mermaid sequence diagrams: an arrow where a message is delivered, a note for what a process did by
-    itself. Arrivals are not shown where there are deliveries.
+    """Mermaid sequence diagrams: an arrow for each delivered message, a note for each internal event.
+    Arrivals are left out if there are deliveries.
 
-    Arrows are in an order that respects happened-before; when a message was sent is not shown apart from its
-    delivery. Mermaid draws hundreds of arrows and not thousands, so that the first MOST_LINES are written.
+    The order of arrows respects happened-before; a send is not shown separately from its delivery. Mermaid
+    can draw hundreds of arrows but not thousands, so only the first MOST_LINES are written.
     """
     yield "sequenceDiagram\n"
     lines = _sequence(computations)
@@ -181,8 +181,8 @@ DELIMITER = "^=== (?<trace>.*) ===$"
 def shiviz(computations: Sequence[Prepared]) -> Iterator[str]:
     """ShiViz logs: the regular expression, the delimiter, then two lines per event.
 
-    Kept are happened-before, exactly, and what the events say of themselves; not that an event was a send or
-    a delivery, for which the format has no place. White space in the name of a process becomes `_`.
+    Happened-before is kept exactly, and so are the events' descriptions; the format cannot express that an
+    event was a send or a delivery. White space in the name of a process becomes `_`.
     """
     yield f"{REGEX}\n{DELIMITER}\n"
     for each in computations:
@@ -217,10 +217,10 @@ MARK = "happenedTrace"
 def perfetto(computations: Sequence[Prepared]) -> Iterator[str]:
     """Trace events for Perfetto and chrome://tracing: a track per process, messages and causes as flows.
 
-    Times are those of the trace; where it has none, an event's level counts as a microsecond, and the tracks
-    say so. A span is as long as it was; any other event lasts for as long as its track has no next one, and
-    at most MOST microseconds, since a viewer draws nothing for what has no length. The arguments of an event
-    are its row of the trace, and MARK tells `happened import` that they are: it reads the same trace back.
+    Times are those of the trace; if it has none, an event's level counts as a microsecond, and the tracks say
+    so. A span has its real length; any other event lasts until the next event of its track, at most MOST
+    microseconds, since a viewer draws nothing for an event of length 0. The arguments of an event are its row
+    of the trace, marked with MARK so that `happened import` recognises them and reads the same trace back.
     """
     yield f'{{"{MARK}":1,"displayTimeUnit":"ns","traceEvents":['
     joint = ""
@@ -282,11 +282,11 @@ def _lengths(each: Prepared, at: list[float]) -> list[float]:
 
 
 PICTURES: dict[str, Callable[[Prepared, str], str]] = {"space": diagram, "hasse": hasse, "spans": timeline}
-"""Space–time diagram, immediate predecessors among the relevant events, the request with most spans."""
+"""Space–time diagram, Hasse diagram of the relevant events, timeline of the request with most spans."""
 
 
 def svg(computations: Sequence[Prepared], picture: str = "space") -> Iterator[str]:
-    """A standalone picture as SVG, which follows the reader's light or dark scheme."""
+    """A standalone picture as SVG, which adapts to the reader's light or dark scheme."""
     if not computations:
         raise LocalProtocolError("there are no events to draw")
     if len(computations) > 1:
@@ -314,7 +314,7 @@ def png(computations: Sequence[Prepared], picture: str = "space") -> Iterator[by
 @dataclass(frozen=True, slots=True)
 class Export:
     description: str
-    write: Callable[..., Iterator[Any]]  # of computations, and of a picture by its name if it draws
+    write: Callable[..., Iterator[Any]]  # takes computations and, if it draws, a picture's name
     draws: bool = False
     binary: bool = False
 

@@ -1,4 +1,4 @@
-"""How notebooks show traces: a picture and the verdict, as the HTML of a cell's value."""
+"""Show traces in notebooks: a picture and the verdict, as the HTML of a cell's value."""
 
 from html import escape
 
@@ -14,12 +14,12 @@ from .slicing import Slice, sliced
 from .space_time import STANDALONE
 
 MOST_EVENTS = 300
-"""Drawn below a cell: about what fits a screen."""
+"""Number of events drawn below a cell: about as many as fit a screen."""
 MOST_WITNESSES = 20
 
 
 class Shown:
-    """A picture of the first events of a trace, and the sentence of the judge, for `_repr_html_`."""
+    """A picture of a trace's first events, with the judge's sentence, for `_repr_html_`."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -59,5 +59,5 @@ def html_of_table(table: pa.Table) -> str | None:
         return None
     try:
         return show(table)._repr_html_()
-    except CausalityError as error:  # a part of a trace may be none: causes without their events, say
+    except CausalityError as error:  # e.g. a part of a trace, with causes whose events are missing
         return f"<p>{table.num_rows:,} events, which are no trace by themselves: {escape(str(error))}</p>"

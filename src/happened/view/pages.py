@@ -1,5 +1,5 @@
-"""From the path of a trace, or of an analysis, to what a view shows: which computations, in which order, and
-what is left out."""
+"""Choose what a view of a trace, or of an analysis, shows: which computations, in which order, and how much
+of them."""
 
 import os
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from .slicing import Slice, slice_table
 from .texts import cut
 from .viewer_page import html
 
-NEEDED = ("stamps", "processes", "messages")  # tables of an analysis
+NEEDED = ("stamps", "processes", "messages")  # tables of an analysis that a view needs
 MOST_EVENTS = 300_000
-"""Of a page: more take long to open, and `--serve` shows them window by window."""
+"""Events on a page: more take long to open, and `--serve` shows them window by window."""
 MOST_COMPUTATIONS = 500
 MOST_WITNESSES = 200
 MOST_REASONS = 20
@@ -36,9 +36,9 @@ def are_answers(path: Path) -> bool:
 
 
 def events_of_answers(folder: AnyPath, computations: Sequence[str] | None = None) -> pa.Table:
-    """A trace rebuilt from the tables of an analysis, or from some of its computations; LocalProtocolError if
-    tables are missing or too large. An event is relevant if it is in `predecessors`. Labels and attributes
-    need the trace itself."""
+    """Rebuild a trace from an analysis's tables, or from some of its computations; LocalProtocolError if
+    tables are missing or too large. Events in `predecessors` count as relevant. Labels and attributes are
+    only in the original trace."""
     only = None if computations is None else pc.field("computation").isin(pa.array(computations, pa.string()))
     missing = [name for name in NEEDED if not matching(folder / name, "*.parquet")]
     if missing:
@@ -53,17 +53,17 @@ def events_of_answers(folder: AnyPath, computations: Sequence[str] | None = None
             "look at the trace it was made from, with --serve"
         )
     wanted = None if computations is None else dict.fromkeys(computations)
-    # In one order, whatever that of the tables: the same answers are the same picture.
+    # Sort the rows, so that the same answers give the same picture, whatever the order in the tables.
     whole = analysed_events(folder, wanted, time="clock_time", relevant=True)
     validate(whole)  # seqs of a window that was renumbered have gaps, and are not shown from answers
     parts = [Prepared(c, whole) for c in encode(whole)]
-    # Everything that an event knew anew is among its causes; of those the immediate ones are kept.
+    # A rebuilt event lists everything it newly knew as causes; slice_table keeps the immediate ones.
     return pa.concat_tables([whole.slice(0, 0), *(slice_table(each, each.c.seq > 0) for each in parts)])
 
 
 @dataclass(frozen=True, slots=True)
 class Viewed:
-    """A trace that was read and judged, the computations with faults first and then the largest."""
+    """A trace that was read and judged; computations with faults come first, then the largest."""
 
     title: str
     checked: Checked
@@ -94,8 +94,8 @@ class Viewed:
 
 
 def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: bool | None = None) -> Viewed:
-    """Read and judge a trace, or what the answers of an analysis tell of it. TraceFormatError if neither is
-    at the path."""
+    """Read and judge a trace, or the trace rebuilt from an analysis's answers. TraceFormatError if the path
+    has neither."""
     title = Path(path).name
     if are_answers(Path(path)):
         return viewed_table(events_of_answers(Path(path)), title, order=order, complete=complete)
@@ -119,7 +119,7 @@ def _prepared(title: str, checked: Checked) -> Viewed:
 
 
 def page(of: Viewed, part: Slice | None = None) -> str:
-    """One page with as much of the trace, or of a part of it, as a browser can open at once."""
+    """One page with as much of the trace, or of the part, as a browser can open at once."""
     extents = [everything(each.c) if part is None else part.extent(each) for each in of.computations]
     shown, events = 0, 0
     for extent in extents[:MOST_COMPUTATIONS]:

@@ -1,6 +1,6 @@
-"""The colours of all pictures and pages, light and dark, as variables of CSS: `var(--ink)`.
+"""The colours of all pictures and pages, light and dark, as CSS variables: `var(--ink)`.
 
-assets/palette.json is the one list of them. Scripts read them from the style of the page that they draw in.
+assets/palette.json lists all colours. Scripts read them from the style of the page in which they draw.
 """
 
 import json
@@ -18,7 +18,7 @@ def _declared(dark: bool) -> str:
 
 
 def palette(selector: str = ":root") -> str:
-    """A style that gives elements the colours of the scheme which the reader prefers."""
+    """A style that gives elements the colours of the scheme that the reader prefers."""
     dark = f"@media (prefers-color-scheme: dark) {{ {selector} {{ {_declared(True)} }} }}"
     return f"{selector} {{ {_declared(False)} }}\n{dark}\n"
 

@@ -1,6 +1,6 @@
-"""A computation prepared for display: everything about its order, computed once.
+"""A computation prepared for display: all values that depend on its order, each computed once.
 
-A page shows all of it, a server one window after another; both take their scenes from here.
+A page shows all of it, a server shows window after window; both take their scenes from here.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from ..causality.stamps import stamp_computation
 from ..causality.verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
 
 MOST_CELLS = 400_000_000
-"""Entries of all vectors of a computation, 1.6 GB: of larger ones no timestamps are shown."""
+"""Entries of all vectors of a computation, 1.6 GB; larger computations are shown without timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A violation as a list shows it: what happened, the events it is about, and the path that proves it."""
+    """A violation as lists show it: a description, the events concerned, and the path that proves it."""
 
     title: str
     told: str
@@ -48,23 +48,23 @@ class Prepared:
 
     @property
     def fault_count(self) -> int:
-        """Violations, and deliveries that are repeated or of a message not sent there: what a page lists."""
+        """The number of faults that a page lists: violations, repeated deliveries and misdeliveries."""
         astray = np.isin(self.c.fate, (REPEATED, MISDELIVERED, NEVER_SENT))
         return len(self._witnesses) + int(astray.sum())
 
     def recorded_causes(self, e: int) -> list[int]:
-        """The causes of an event that the trace records, besides its message."""
+        """The causes that the trace records for an event, besides the send of its message."""
         found: list[int] = self.c.causes[self.c.cause_offsets[e] : self.c.cause_offsets[e + 1]].tolist()
         return found
 
     @cached_property
     def vectors(self) -> Ints | None:
-        """The timestamps of all events; None if they would be too many."""
+        """The timestamps of all events; None if there would be too many entries."""
         return stamp_computation(self.c) if self.c.events * self.c.width <= MOST_CELLS else None
 
     @cached_property
     def levels(self) -> Ints:
-        """Where each event stands on the logical time axis."""
+        """Each event's position on the logical time axis."""
         return logical_axis(self.c)
 
     @cached_property
@@ -78,18 +78,18 @@ class Prepared:
         if found is None:
             return None
         origin = int(found.time[found.timed].min())
-        # A difference that is too large for int64 wraps to a negative one and, taken as unsigned, is right.
+        # A difference too large for int64 wraps to a negative number, which is right if taken as unsigned.
         since = (found.time - origin).view(np.uint64).astype(np.float64)
         return np.where(found.timed, since, np.nan), origin
 
     @property
     def timed(self) -> bool:
-        """Whether every event has a time: otherwise the critical path is about order alone."""
+        """Whether every event has a time; if not, the critical path depends on order alone."""
         return self._clocks is not None and bool(self._clocks.timed.all())
 
     @cached_property
     def arrivals(self) -> Ints:
-        """For each delivery, the event by which its message had arrived there; -1 where none is recorded."""
+        """For each delivery, the event by which its message arrived; -1 if none is recorded."""
         c = self.c
         arrived = np.full(c.events, -1, np.int32)
         keys = c.message.astype(np.int64) * c.processes + c.process
@@ -106,8 +106,8 @@ class Prepared:
 
     @cached_property
     def reduction(self) -> tuple[Ints, Ints, Ints] | None:
-        """The Hasse diagram of the relevant events, or of all where none is: effects, causes, and of every
-        event its level in the diagram, 0 if it is not in it."""
+        """The Hasse diagram of the relevant events, or of all if none is relevant: effects, causes, and each
+        event's level in the diagram, 0 if it is not in the diagram."""
         if self.vectors is None:
             return None
         c = self.c
@@ -115,21 +115,21 @@ class Prepared:
         effects, causes = computation_predecessors(c, self.vectors, shown)
         offsets = np.searchsorted(effects, np.arange(c.events + 1))
         levels = np.empty(c.events, np.int64)
-        # Each event on a process of its own: only the edges count.
+        # Put each event on a process of its own, so that only the edges count.
         level_rows(levels, 0, np.full(c.events, -1, np.int64), np.arange(c.events), offsets, causes)
         return effects, causes, np.where(shown, levels, 0)
 
     @cached_property
     def critical_path(self) -> list[int]:
-        """The chain of events behind the last one, from the first: before each, what it waited for last by
-        corrected times. Where an event has no time, it is a longest chain of causes."""
+        """The chain of causes behind the last event, from the beginning: before each event, the cause that it
+        waited for last by corrected times. If an event has no time, a longest chain of causes."""
         c = self.c
         if not c.events:
             return []
         chains = levels_of(c)
         late = self._clocks.corrected if self._clocks is not None and self.timed else chains
         since, waited = last_causes(edges_of(c), late.astype(np.int64), np.ones(c.events, bool))
-        last = int(np.lexsort((chains, since))[-1])  # of several last ones, that with most before it
+        last = int(np.lexsort((chains, since))[-1])  # of several last events, the one with the longest chain
         return waited_chain(since, waited, last)
 
     @property
@@ -182,20 +182,21 @@ def _events(witness: Witness | LostCause) -> tuple[Sequence[object], Sequence[ob
 
 
 def logical_axis(c: Computation) -> Ints:
-    """The place of every event on the logical time axis, 1 or more: beyond those of all that happened before
-    it and, if it is the arrival or delivery of a message, beyond that of its send.
+    """The position of every event on the logical time axis, from 1 on: to the right of everything that
+    happened before the event and, for the arrival or delivery of a message, to the right of the message's
+    send.
 
-    Happened-before has no edge to an arrival that is recorded before its delivery, to a delivery that is
-    repeated, or of an unordered message; yet none of them came before its message was sent, and a picture in
-    which it stands to the left of the send would say so. But a trace may have a message arrive before
-    something that its send waited for: where that leads round in a circle, happened-before alone decides.
+    Happened-before has no edge to an arrival recorded before its delivery, to a repeated delivery, or to a
+    delivery of an unordered message; but none of them came before the send, and a picture must not suggest
+    so. If a trace has a message arrive before an event that its send waited for, these extra constraints form
+    a cycle; then happened-before alone decides.
     """
     came = (c.source < 0) & (c.message >= 0) & ((c.kind == RECEIVE) | (c.kind == DELIVER))
     source = c.source.astype(np.int64)
     source[came] = c.send[c.message[came]]
     if np.array_equal(source, c.source):
         return levels_of(c)
-    place = c.chain_offsets[c.process] + c.seq - 1  # in the order of chains, which `linearize` takes
+    place = c.chain_offsets[c.process] + c.seq - 1  # in chain order, as `linearize` expects
     sent = np.flatnonzero(source >= 0)
     causes = place[np.concatenate([c.causes, source[sent]])].astype(np.int64)
     effects = place[np.concatenate([np.repeat(np.arange(c.events), np.diff(c.cause_offsets)), sent])]
@@ -212,6 +213,6 @@ def logical_axis(c: Computation) -> Ints:
 
 
 def _by_effect(effects: Ints, causes: Ints, events: int) -> tuple[Ints, Ints]:
-    """The causes of each event: where they begin, and the causes."""
+    """The causes grouped by effect: offsets of each event's causes, and the causes."""
     order = np.argsort(effects, kind="stable")
     return np.searchsorted(effects[order], np.arange(events + 1)), causes[order]

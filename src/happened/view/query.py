@@ -1,12 +1,12 @@
-"""Which events a query means, over a whole computation; assets/query.js says the same of a scene in the page.
+"""Match events with a query, over a whole computation; assets/query.js does the same for a scene in the page.
 
     process:web  kind:send  message:p0:3  label:put  event:p2#7     text in one place, in any case
     http.status=500                                                text in the value of an attribute
     time>2ms  time<1.5s                                            since the earliest event
     word                                                           text in any of these places
 
-All of them must match; "quoted words" stay together. Where the page has only the beginning of a long text,
-here all of it is looked at.
+All terms must match; "quoted words" stay together. This module searches texts completely, even where the page
+has only the beginning of a long text.
 """
 
 import re
@@ -22,7 +22,7 @@ from ..trace.schema import LISTED
 from .prepared import Prepared
 from .texts import listed_texts
 
-LONGEST = 1_000  # characters of a query; the rest is not looked at
+LONGEST = 1_000  # characters of a query that are used
 WORD = re.compile(r'(?:[^\s"]+|"[^"]*")+')
 TIME = re.compile(r"time([<>])(-?[\d.]+)(ns|us|µs|ms|s|m|h)?")
 FIELD = re.compile(r"(process|kind|message|label|event):(.+)", re.DOTALL)
@@ -76,7 +76,7 @@ class _Words:
         return pc.binary_join_element_wise(self._column("process"), seqs, "#")
 
     def _told(self, test: Callable[[Column, Column], Column]) -> Ints:
-        """Whether any attribute of each event, as a pair of name and value, passes a test."""
+        """For each event, whether any of its attributes, as a pair of name and value, passes a test."""
         found = np.zeros(len(self._rows), bool)
         for events, names, values in self._pairs():
             passed = test(pc.utf8_lower(names), pc.utf8_lower(values))

@@ -1,11 +1,11 @@
-"""A scene: a stretch of each process of a computation, as the arrays that the page draws from.
+"""A scene: a range of events of each process of a computation, as the arrays that the page draws from.
 
-Events of a scene are numbered process by process, each in the order of its events, so that process and seq
-follow from the number. What lies outside has no number (-1).
+Events of a scene are numbered process by process, in order, so that process and seq follow from the number.
+Events outside the scene have no number (-1).
 
-What each process knew of each other is given by steps: for processes p and q, the seqs of p at which its
-vector's entry for q grew, and to what. So the past of an event is one look-up per process, and its future,
-by the same steps the other way round, as well; and a page holds what changed instead of events x processes.
+Knowledge between processes is stored as steps: for processes p and q, the seqs of p at which its vector's
+entry for q grew, and the new values. So the past of an event takes one look-up per process; the same steps
+read backwards give its future. The page stores changes instead of events x processes entries.
 """
 
 import base64
@@ -29,17 +29,17 @@ MOST_STEPS = 6_000_000
 """The most steps of vectors (`_steps`) in a scene: 48 MB in the page's memory. A scene that would need more
 steps shows no causal past and future."""
 
-MOST_MEMBERS = 20  # of a list that is shown with an event
-COLUMNS = 1024  # of the overview
+MOST_MEMBERS = 20  # members shown of an event's list
+COLUMNS = 1024  # columns of the overview
 MOST_OVERVIEW = 4_000_000  # cells of the overview
 
 TYPES = {"int8": "i1", "uint8": "u1", "uint16": "u2", "int32": "i4", "float64": "f8"}
 ALIGNMENT = 8
-EFFORT = 6  # of deflate: the next ones save a few percent and take twice as long
+EFFORT = 6  # deflate level: higher ones save a few percent and take twice as long
 
 
 class _Numbering:
-    """The numbers of the events of an extent in the scene, and the events behind these numbers."""
+    """Maps events of an extent to their numbers in the scene, and back."""
 
     def __init__(self, prepared: Prepared, extent: Extent) -> None:
         c = prepared.c
@@ -49,7 +49,7 @@ class _Numbering:
         self.process = process
         self.seq = np.arange(self.offsets[-1]) - self.offsets[process] + extent.begin[process] + 1
         self.events = c.chain[c.chain_offsets[process] + self.seq - 1].astype(np.int64)
-        self._place = np.full(c.events + 1, -1, np.int32)  # the last stands for -1
+        self._place = np.full(c.events + 1, -1, np.int32)  # the last entry is for -1
         self._place[self.events] = np.arange(self.events.size)
 
     def places(self, events: Ints) -> Ints:
@@ -70,8 +70,8 @@ def described(
 ) -> tuple[dict[str, Any], dict[str, Ints]]:
     """The header and the arrays of a scene.
 
-    window  the levels that it has all events of, where it is one of several windows of a computation
-    note    what people are to know of it
+    window  the range of levels that the scene holds completely, if it is one of several windows
+    note    a remark for readers
     """
     c = prepared.c
     extent = everything(c) if extent is None else extent
@@ -166,7 +166,7 @@ def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str
 
 
 def _listed(taken: pa.Table) -> list[dict[str, str]]:
-    """What the viewer lists before the attributes of each event."""
+    """The values that the viewer lists before the attributes of each event."""
     columns = [listed_texts(taken[name], MOST_MEMBERS).to_pylist() for name in LISTED]
     return [
         {title: text for title, text in zip(LISTED.values(), row, strict=True) if text is not None}
@@ -175,8 +175,8 @@ def _listed(taken: pa.Table) -> list[dict[str, str]]:
 
 
 def _steps(prepared: Prepared, extent: Extent) -> dict[str, Ints] | None:
-    """Where what a process knows of another grows: pairs p * processes + q that have steps, where those of
-    each pair begin, and for every step the seq of p and the seq of q known from then on."""
+    """The steps at which one process's knowledge of another grows: pairs p * processes + q with steps, the
+    offset of each pair's steps, and for every step the seq of p and the seq of q known from then on."""
     c, vectors = prepared.c, prepared.vectors
     if vectors is None:
         return None
@@ -185,7 +185,7 @@ def _steps(prepared: Prepared, extent: Extent) -> dict[str, Ints] | None:
         chain = c.chain[c.chain_offsets[p] + extent.begin[p] : c.chain_offsets[p] + extent.end[p]]
         rows = vectors[chain]
         grown = np.diff(rows, axis=0, prepend=np.zeros((1, rows.shape[1]), rows.dtype)) > 0
-        grown[:, p - c.first[p]] = False  # of itself it knows everything
+        grown[:, p - c.first[p]] = False  # a process knows everything of itself
         q, k = np.nonzero(grown.T)
         new = np.flatnonzero(np.diff(q, prepend=-1))
         pairs.append(p * c.processes + q[new])
@@ -236,8 +236,8 @@ def _spans(prepared: Prepared, numbering: _Numbering, notes: list[str]) -> dict[
 
 
 def _overview(prepared: Prepared) -> Ints:
-    """Events of each process in each of COLUMNS equal stretches of levels, row by row; wide computations have
-    one row for all processes."""
+    """Number of events of each process in each of COLUMNS equal stretches of levels, row by row; wide
+    computations have one row for all processes."""
     c = prepared.c
     depth = int(prepared.levels.max(initial=1))
     column = (prepared.levels - 1) * COLUMNS // depth
@@ -248,12 +248,12 @@ def _overview(prepared: Prepared) -> Ints:
 
 
 def pack(header: Mapping[str, Any], arrays: Mapping[str, Ints]) -> bytes:
-    """Arrays and names as one block of bytes that a page can hold, not yet compressed: what `assets/scene.js`
-    unpacks.
+    """Pack arrays and names into one block of bytes for a page, not yet compressed; `assets/scene.js` unpacks
+    it.
 
     4 bytes            length of the header, little endian
     header             JSON: {"arrays": {name: [type, offset, length]}, …whatever else is given}
-    arrays             each begins at a multiple of 8, offsets counting from the first
+    arrays             each begins at a multiple of 8; offsets count from the start of the first array
     """
     places, parts, at = {}, [], 0
     for name, values in arrays.items():

@@ -1,9 +1,9 @@
-"""A view of a large or growing trace, served to the browser of this machine and to nobody else.
+"""Serve a view of a large or growing trace to the browser on this machine and to no other.
 
-It listens on 127.0.0.1 only. Every request must name this server as its host, so that no other name can be
-made to lead here; must come from a page of this server, if it says where it comes from; and must bring the
-token that is in the address which `happened view --serve` prints. Paths are looked up in a table and never in
-a file system. Nothing can be changed by a request.
+The server listens on 127.0.0.1 only. Every request must name this server as its host, which defeats DNS
+rebinding; if it names an origin, that must be a page of this server; and it must carry the token from the
+address that `happened view --serve` prints. Paths are looked up in a table, never in a file system. No
+request changes anything.
 """
 
 import hmac
@@ -36,29 +36,29 @@ from .scene import compressed, scene
 from .viewer_page import html, policy
 
 MOST_EVENTS = 40_000
-"""Of one window: some 2 MB, which a browser draws at once."""
+"""Events in one window: some 2 MB, which a browser draws at once."""
 MOST_FOUND = 1_000
-COLUMNS = 1_024  # of the overview
-SHARE = 4  # of the time, at most one part in so many is spent on reading again
+COLUMNS = 1_024  # columns of the overview
+SHARE = 4  # re-reading the trace takes at most 1/SHARE of the time
 ADDRESS = "127.0.0.1"
 MOST_AT_ONCE = 8  # requests
-MOST_CONNECTIONS = 64  # a browser opens six
-PATIENCE = 30  # seconds for a request to come
-POLL = 2000  # milliseconds between questions of the page whether the trace has grown
+MOST_CONNECTIONS = 64  # connections; a browser opens six
+PATIENCE = 30  # seconds to wait for a request
+POLL = 2000  # milliseconds between the page's polls for growth of the trace
 
 Query = dict[str, str]
-Answer = tuple[str, bytes]  # the type of the content, and the content
+Answer = tuple[str, bytes]  # content type, content
 
 
 @dataclass(eq=False)
 class Windows:
-    """The windows of one computation, by levels: its logical time axis."""
+    """The windows of one computation by levels, which are positions on its logical time axis."""
 
     prepared: Prepared
 
     @cached_property
     def _up_to(self) -> Ints:
-        """How many events have a level of at most 0, 1, …"""
+        """The number of events with a level of at most 0, 1, …"""
         return np.concatenate([[0], np.cumsum(np.bincount(self.prepared.levels)[1:])])
 
     @property
@@ -66,7 +66,7 @@ class Windows:
         return len(self._up_to) - 1
 
     def window(self, low: int, high: int) -> bytes:
-        """The scene of these levels and a margin; if that is too much, of the levels in their middle."""
+        """The scene of these levels and a margin; if these have too many events, of those in the middle."""
         if self.prepared.c.events <= MOST_EVENTS:
             return scene(self.prepared)
         low, high = self._bounded(low, high)
@@ -80,12 +80,12 @@ class Windows:
         def events(half: int) -> int:
             return int(self._up_to[min(depth, middle + half)] - self._up_to[max(1, middle - half) - 1])
 
-        # The widest half width, up to what is wanted, whose events are few enough.
+        # The largest half width, up to the wanted one, whose window has few enough events.
         half = max(0, bisect_right(range(wanted + 1), MOST_EVENTS, key=events) - 1)
         return max(1, middle - half), min(depth, middle + half)
 
     def slice(self, e: int, direction: str) -> bytes:
-        """The scene of the past or the future of an event: of more than MOST_EVENTS, the nearest levels."""
+        """The scene of an event's past or future; if over MOST_EVENTS events, the nearest levels only."""
         c, levels = self.prepared.c, self.prepared.levels
         extent = past(c, e) if direction == "past" else future(c, e)
         note = f"The {direction} of {c.event(e).id}."
@@ -98,8 +98,8 @@ class Windows:
         return scene(self.prepared, extent, note=note)
 
     def find(self, query: str) -> dict[str, Any]:
-        """The events of the whole computation that a query means: how many, the first MOST_FOUND by their
-        levels, and how many in each of COLUMNS stretches of the time axis."""
+        """The events of the whole computation that match a query: their number, the first MOST_FOUND by
+        level, and their number in each of COLUMNS stretches of the time axis."""
         c, levels = self.prepared.c, self.prepared.levels
         mask = matching(self.prepared, query)
         events = np.zeros(0, np.int64) if mask is None else np.flatnonzero(mask)
@@ -112,7 +112,7 @@ class Windows:
         }
 
     def reach(self, e: int) -> dict[str, int]:
-        """How many events happened before and after one."""
+        """How many events happened before and after the given one."""
         c = self.prepared.c
         return {"past": past(c, e).events - 1, "future": future(c, e).events - 1}
 
@@ -126,10 +126,10 @@ class Windows:
 
 
 class Followed:
-    """The trace at a path. `version` changes when what is shown changes; `trouble` says why it did not.
+    """The trace at a path. `version` changes with the displayed data; `trouble` says why an update failed.
 
-    A reader may see the delivery of a message before the part with its send is there: then the trace is
-    judged as it is, and again when it has grown.
+    A reader may see a delivery before the part with its message's send exists: then the trace is judged as it
+    is, and again once it has grown.
     """
 
     def __init__(self, path: str, *, order: str = "causal", complete: bool | None = None) -> None:
@@ -162,7 +162,7 @@ class Followed:
             return self._viewed.about(MOST_COMPUTATIONS, notes)
 
     def windows(self, computation: int) -> Windows:
-        """The windows of the computation with this number in `about`; of the first if there is none."""
+        """The windows of the computation with this number in `about`; of the first if none exists."""
         with self._lock:
             known = self._windows
             if not known:
@@ -197,7 +197,7 @@ class _HttpRefusal(Exception):
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serve a trace that is followed while it grows. `address` is what to open; `serve_forever` serves."""
+    """Serves a trace that may be growing. `address` is the URL to open; `serve_forever` starts serving."""
 
     daemon_threads = True
 
@@ -217,7 +217,7 @@ class ViewServer(ThreadingHTTPServer):
         }
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for each connection, and no more of them than MOST_CONNECTIONS: others are closed."""
+        """Handle each connection in a thread, at most MOST_CONNECTIONS at once; close further connections."""
         if threading.active_count() > MOST_CONNECTIONS:
             self.shutdown_request(request)
         else:
@@ -290,7 +290,7 @@ class _PageHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         status, kind, body = self._answered()
-        # Who reads slowly, or not at all, has no place by now that others wait for.
+        # A slow reader no longer occupies one of the limited places.
         with suppress(ConnectionError):
             self._answer(status, kind, body)
 
@@ -325,7 +325,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         except ValueError:
             raise _HttpRefusal(HTTPStatus.BAD_REQUEST, "too many questions at once") from None
         query = {name: values[-1] for name, values in given.items()}
-        # A page is opened by its address; its script sends the token in a header, which no form can.
+        # The page is opened by its address; its script sends the token in a header, which no HTML form can.
         token = query.get("token") if asked.path == "/" else self.headers.get("X-Happened-Token")
         if not hmac.compare_digest((token or "").encode(), self.server.token.encode()):
             reason = "the token is missing or another one; use the address printed"
@@ -349,4 +349,4 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: errors are part of the answer to the page."""
+        """Log nothing: answers to the page report errors."""

@@ -1,10 +1,9 @@
-"""A part of a computation as a separate trace.
+"""Extract a part of a computation as a separate trace.
 
-Events keep their order: what happened before what in the whole, by whatever way, did so in the part as well.
-Where the way led through events that are left out, it becomes a recorded cause. Events are numbered anew if
-those before them are left out; the attribute `original` then has the name that each had. A delivery whose
-send is left out becomes an internal event, and a send is addressed only to those whose delivery is not left
-out.
+Happened-before among the kept events is unchanged: where it went through events that are left out, the part
+records a cause instead. Events are renumbered if earlier events of their process are left out; the attribute
+`original` then holds each event's old name. A delivery whose send is left out becomes an internal event, and
+a send keeps only destinations whose deliveries are kept.
 """
 
 from collections.abc import Sequence
@@ -26,12 +25,12 @@ from .prepared import Prepared
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Which events are wanted: all that fit every one of these.
+    """Conditions that all selected events must satisfy.
 
     past, future   of an event `process#seq`, itself included
-    window         levels, from and to
-    times          nanoseconds since the earliest event, from and to
-    processes      by name
+    window         lowest and highest level
+    times          earliest and latest time, in nanoseconds since the earliest event
+    processes      names of processes
     """
 
     past: str | None = None
@@ -45,7 +44,7 @@ class Slice:
         return self == Slice()
 
     def mask(self, prepared: Prepared) -> Ints:
-        """Whether each event of a computation is wanted. LocalProtocolError if it lacks what is named."""
+        """Whether each event of a computation is selected. LocalProtocolError if a named item is missing."""
         c = prepared.c
         wanted = np.ones(c.events, bool)
         if self.past is not None:
@@ -69,7 +68,7 @@ class Slice:
         return wanted
 
     def extent(self, prepared: Prepared) -> Extent:
-        """The smallest extent with the wanted events; where clocks went back, it has some others too."""
+        """The smallest extent with all selected events; it has further events if clocks went back."""
         return hull(prepared.c, self.mask(prepared))
 
 
@@ -96,7 +95,7 @@ def slice_table(prepared: Prepared, kept: Ints) -> pa.Table:
     number[chained] = np.arange(chained.size) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     causes = _causes(prepared, kept, number)
     told = prepared.table.take(pa.array(c.row[chained])).to_pylist(maps_as_pydicts="strict")
-    # Without any delivery, arrivals would stand in for deliveries; where there were some they do not.
+    # Without deliveries, arrivals count as deliveries; the part must not switch to that if the whole did not.
     arrivals_only = bool((c.kind == DELIVER).any()) and not bool((c.kind[chained] == DELIVER).any())
     outside, rows = set(np.flatnonzero(~kept).tolist()), []
     for e, row in zip(chained.tolist(), told, strict=True):
@@ -117,7 +116,7 @@ def slice_table(prepared: Prepared, kept: Ints) -> pa.Table:
 
 
 def _causes(prepared: Prepared, kept: Ints, number: Ints) -> dict[int, list[dict[str, Any]]]:
-    """Of each event, the immediate predecessors on other processes that no message of the part implies."""
+    """For each event, its immediate predecessors on other processes that no message of the part implies."""
     c = prepared.c
     assert prepared.vectors is not None
     effects, causes = computation_predecessors(c, prepared.vectors, kept)
@@ -130,7 +129,7 @@ def _causes(prepared: Prepared, kept: Ints, number: Ints) -> dict[int, list[dict
 
 
 def sliced(computations: Sequence[Prepared], of: Slice) -> list[Prepared]:
-    """The wanted part of each computation; computations without a wanted event are left out."""
+    """The selected part of each computation; computations without selected events are left out."""
     if of.is_whole:
         return list(computations)
     masks = ((each, of.mask(each)) for each in computations)

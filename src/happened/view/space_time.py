@@ -1,7 +1,7 @@
-"""Space–time pictures as SVG: for pictures, notebooks and reports, where no script may run.
+"""Space–time pictures as SVG for exports, notebooks and reports, where no script may run.
 
-This is the one renderer of them in Python, as assets/ is in JavaScript. Diagrams, Hasse diagrams and the
-witnesses of reports say what there is: marks on the lanes of processes, arrows between them, and holds.
+This is Python's only renderer of them, as assets/ is JavaScript's. Diagrams, Hasse diagrams and the witnesses
+of reports pass it marks on the lanes of processes, arrows between the marks, and holds.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,9 +15,9 @@ from .texts import cut, markup, natural, short
 ACROSS, DOWN, LEFT, TOP = 30, 44, 20, 26
 LETTER = 6.6
 LONGEST_NAME = 28
-LINE = 14  # between two lines of a label
-CLEAR = 7.0  # pixels between the line of an arrow and the middle of a mark that is not its own
-BENDS = (16.0, -16.0, 28.0, -28.0)  # how far its middle may be led aside, tried in this order
+LINE = 14  # pixels between the lines of a label
+CLEAR = 7.0  # pixels between an arrow's line and the middle of any mark but its two ends
+BENDS = (16.0, -16.0, 28.0, -28.0)  # sideways shifts of an arrow's middle, tried in this order
 HEAD = 7.0
 
 STYLE = """
@@ -30,18 +30,18 @@ STYLE = """
 .hv .receive { fill: var(--board); stroke: var(--ink); stroke-width: 1.5; }
 .hv .ring { fill: none; stroke: var(--fault); stroke-width: 2; } .hv .span { fill: var(--message); }
 """
-"""What a picture needs of a page that has the palette."""
+"""The style that a picture needs in addition to the palette."""
 STANDALONE = palette(".hv") + STYLE
 
 Place = tuple[float, float]
 
 
 class Mark(NamedTuple):
-    """An event: the process on whose lane it stands, how far to the right, and what it is drawn as.
+    """An event: the process on whose lane it stands, its position to the right, and how it is drawn.
 
-    kind   of an event of a computation; it decides the shape
-    label  stands below it, where there is room; it may have several lines
-    about  shows under the pointer
+    kind   the kind of the event in a computation; it decides the shape
+    label  the text below the mark, if there is room; it may have several lines
+    about  the text under the pointer
     """
 
     process: str
@@ -53,7 +53,7 @@ class Mark(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """From one mark to another, by their places in the list of marks."""
+    """An arrow between two marks, given by their indices in the list of marks."""
 
     tail: int
     head: int
@@ -73,10 +73,10 @@ def space_time(
 ) -> str:
     """Processes as horizontal lines, and marks on them.
 
-    holds       the marks between which a message was held
-    across      pixels from one level to the next; likewise `down`, from lane to lane
-    kind        a class of the picture
-    standalone  a style to put inside, for a picture that is no part of a page that has it
+    holds       pairs of marks between which a message was held
+    across      pixels between levels; likewise `down` between lanes
+    kind        a CSS class of the picture
+    standalone  a style to include if the picture is not part of a page with that style
     """
     names = sorted({mark.process for mark in marks}, key=natural)
     heights = {name: TOP + down * (k + 0.3) for k, name in enumerate(names)}
@@ -130,9 +130,9 @@ def _mark(mark: Mark, x: float, y: float) -> str:
 
 
 def _labels(marks: Iterable[tuple[str, float, float]], across: float, top: float) -> Iterator[str]:
-    """The labels of one lane, where they are short and none stands over another.
+    """The labels of one lane that are short enough and overlap no other.
 
-    Arrows leave the topmost lane downwards: labels of several lines stand above it.
+    Arrows leave the topmost lane downwards, so labels of several lines stand above that lane.
     """
     free = 0.0
     for label, x, y in sorted(marks, key=lambda mark: mark[1]):
@@ -147,7 +147,7 @@ def _labels(marks: Iterable[tuple[str, float, float]], across: float, top: float
 
 
 class _Lines:
-    """Arrows between places that marks stand on: straight, or in a bow where another mark is in the way."""
+    """Arrows between marks: straight, or as an arc if another mark is in the way."""
 
     def __init__(self, places: Iterable[Place]) -> None:
         self._rows: dict[float, list[float]] = {}
@@ -157,11 +157,11 @@ class _Lines:
             row.sort()
 
     def draw(self, start: Place, end: Place, fault: bool = False) -> str:
-        """The line and the head of an arrow."""
+        """The line and head of an arrow."""
         bend = 0.0
         if self._is_blocked(start, end, 0.0):
             bend = next((by for by in BENDS if not self._is_blocked(start, end, by)), BENDS[0])
-        control = _aside(start, end, 2 * bend)  # a curve goes half as far aside as its control point stands
+        control = _aside(start, end, 2 * bend)  # a curve bends half as far aside as its control point
         dx, dy = _direction(control, end)
         tip_x, tip_y = end[0] - 6 * dx, end[1] - 6 * dy
         base_x, base_y = tip_x - HEAD * dx, tip_y - HEAD * dy
@@ -176,7 +176,7 @@ class _Lines:
         )
 
     def _is_blocked(self, start: Place, end: Place, bend: float) -> bool:
-        """Whether a mark that is neither end is nearer to the arrow than CLEAR, on the lanes it crosses."""
+        """Whether a third mark, on the lanes that the arrow crosses, is nearer to the arrow than CLEAR."""
         control = _aside(start, end, 2 * bend)
         low, high = sorted((start[1], end[1]))
         for y, row in self._rows.items():
@@ -201,5 +201,5 @@ def _direction(start: Place, end: Place) -> Place:
 
 
 def clipped(label: str, longest: int) -> str:
-    """A label, each of whose lines has at most so many letters."""
+    """A label with each line cut to `longest` letters."""
     return "\n".join(short(line, longest) for line in label.split("\n"))

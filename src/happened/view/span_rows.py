@@ -1,13 +1,13 @@
-"""The spans of a computation: which event began each, when it ended, and which span it belongs to.
+"""The spans of a computation: each span's first event, times, and parent.
 
 A span is recorded in one of two ways: as one event with the attributes `span` and `end` (nanoseconds); or as
-two events of one process with the same `span` and `kind`, the second of which has the attribute `event` with
-the value `end`, or follows a first one that does not say when it ends. Events of a span whose attribute
-`event` says that they are something else, a message it sent, say, begin none.
+two events of one process with the same `span` and `kind`, where the second has the attribute `event` with the
+value `end`, or follows a first one without an end time. Events of a span whose attribute `event` has another
+value, such as a send, begin no span.
 
-The parent of a span is the one named by its attribute `parent`; or else the one whose event is a recorded
-cause of its first event, or sent the message which that delivers; or, where its attribute `edge` says that it
-has a parent, the one whose event comes before on its process.
+A span's parent is the span named by its attribute `parent`; or else the span of an event that is a recorded
+cause of its first event, or that sent the message which its first event delivers; or, if its attribute `edge`
+says that it has a parent, the span of the previous event on its process.
 """
 
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ MOST_SPANS = 20_000
 
 @dataclass(slots=True)
 class SpanRows:
-    """Parallel lists: the first event, the last one (the same if there is one only), when the span began and
-    ended (nanoseconds, None if unknown), and the parent as a place in these lists, or -1."""
+    """Parallel lists: the first event, the last event (the same if there is only one), start and end times
+    (nanoseconds, None if unknown), and the parent's index in these lists, or -1."""
 
     first: list[int] = field(default_factory=list)
     last: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ def span_rows(c: Computation, table: pa.Table, events: Ints) -> SpanRows:
         if "span" not in told:
             continue
         trace, span = told.get("trace", ""), told["span"]
-        # Client and server may record one id: they are two spans.
+        # Client and server may record one span id: they are two spans.
         key = (trace, span, c.process_names[c.process[e]], told.get("kind", ""))
         if key in begun and (told.get("event") == "end" or rows.end[begun[key]] is None):
             at = of_event[e] = begun[key]
@@ -80,7 +80,7 @@ def span_rows(c: Computation, table: pa.Table, events: Ints) -> SpanRows:
 
 
 def _parent(c: Computation, e: int, of_event: dict[int, int], has_parent: bool) -> int:
-    """The span that the first event of another belongs to. It is in the lists already: no circle can be."""
+    """The parent span of the span that event e begins. Only earlier spans qualify, so no cycle can arise."""
     causes = [c.source[e], *c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]]]
     if has_parent and c.seq[e] > 1:
         causes.append(c.chain[c.chain_offsets[c.process[e]] + c.seq[e] - 2])

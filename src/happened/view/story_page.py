@@ -1,4 +1,4 @@
-"""A story as a page: the viewer, which draws the steps up to one and lists what every process knows then.
+"""A story as a page: the viewer draws the steps up to the current one, and lists each process's knowledge.
 
 In    what `happened play --json` prints (`sim/scenes.document`)
 Out   one self-contained page
@@ -39,16 +39,16 @@ def story_page(story: dict[str, Any]) -> str:
 
 
 def _scene(story: dict[str, Any]) -> bytes:
-    """The scene of the viewer: one event for each step, which stands where the number of the step is."""
+    """The viewer's scene: one event for each step, at the position of the step's number."""
     steps, table = story["steps"], _table(story)
     (computation,) = encode(table)
     header, arrays = described(Prepared(computation, table))
-    row = computation.row[computation.chain]  # of each event of the scene: the place of its step
-    place = np.empty(len(steps), np.int32)  # of each step: the number of its event
+    row = computation.row[computation.chain]  # for each event of the scene, the index of its step
+    place = np.empty(len(steps), np.int32)  # for each step, the number of its event
     place[row] = np.arange(len(steps), dtype=np.int32)
     source: Ints = np.full(len(steps), -1, np.int32)
     for step in steps:
-        if step["departed"] and step["source"] == step["process"]:  # a cause elsewhere is one of the `causes`
+        if step["departed"] and step["source"] == step["process"]:  # causes elsewhere are in `causes`
             source[place[step["number"] - 1]] = place[step["departed"] - 1]
     arrays |= {
         "kind": np.array([_kind(steps[k]) for k in row], np.uint8),
@@ -74,7 +74,7 @@ def _scene(story: dict[str, Any]) -> bytes:
 
 
 def _table(story: dict[str, Any]) -> pa.Table:
-    """The steps as a trace of internal events, each arrival caused by the step at which its copy left."""
+    """The steps as a trace of internal events, each arrival caused by the step that sent its copy."""
     names, rows, seen = story["names"], list[dict[str, Any]](), Counter[int]()
     for step in story["steps"]:
         seen[step["process"]] += 1
@@ -97,14 +97,14 @@ def _table(story: dict[str, Any]) -> pa.Table:
 
 
 def _kind(step: dict[str, Any]) -> int:
-    """What the step is drawn as."""
+    """The kind of event as which the step is drawn."""
     if step["kind"] == "arrive":
         return DELIVER if step["delivered"] else RECEIVE
     return SEND if step["kind"] == "send" else INTERNAL
 
 
 def _holds(steps: Steps) -> list[tuple[int, int | None]]:
-    """The places of steps whose arrival is held, and of those that release it; None where nothing does."""
+    """Indices of steps whose arrival is held, with those of the steps that release them; None: no step."""
     found = []
     for place, step in enumerate(steps):
         arrival = step["arrival"]
@@ -121,16 +121,16 @@ def _is_fault(step: dict[str, Any]) -> bool:
 
 
 def _told(story: dict[str, Any]) -> Steps:
-    """What the page says of each step."""
+    """The page's description of each step."""
     steps = story["steps"]
-    events: dict[tuple[int, int], int] = {}  # the step of each relevant event
+    events: dict[tuple[int, int], int] = {}  # relevant event -> its step
     told = []
     for step in steps:
         told.append(
             {
                 "process": step["process"],
                 "shown": _shown(step),
-                # A matrix has one line for each row.
+                # print each row of a matrix on its own line
                 "known": [(title, text.replace("] [", "]\n[")) for title, text in step["known"]],
                 "held": step["held"],
                 "follows": [events[event] for event in map(tuple, step["follows"]) if event in events],
@@ -144,7 +144,7 @@ def _told(story: dict[str, Any]) -> Steps:
 
 
 def _shown(step: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The lines of a step: the kind of each, the rule it names, and its text. What is known stands beside."""
+    """The lines of a step: each line's kind, rule and text. Knowledge is shown separately."""
     named = ((each, f" ({each['rule']})" if each["rule"] else "") for each in step["rules"])
     rules = {f"{each['about']} {each['what']}{rule}: {each['reason']}": each["rule"] for each, rule in named}
     held = {f"{step['process']} holds {each}" for each in step["held"]}

@@ -1,7 +1,7 @@
-"""Labels, attributes and names of a scene: each distinct text once, cut where it is longer than people read.
+"""Labels, attributes and names of a scene: each distinct text once, cut at a readable length.
 
-A log may hold a megabyte in one label. A page shows the beginning and says how much there was, and all texts
-of a scene together are bounded as well: beyond that they are left out and counted.
+A log may have a megabyte in one label. A page shows the beginning and the full length. The total length of a
+scene's texts is limited too: texts beyond the limit are left out and counted.
 """
 
 import re
@@ -53,7 +53,7 @@ def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
 
 
 def short(name: str, most: int = 16) -> str:
-    """The name; of one longer than `most`, its beginning and its end, where generated names differ."""
+    """The name, or the beginning and end of a name longer than `most`, where generated names differ."""
     if len(name) <= most:
         return name
     tail = most // 3
@@ -61,7 +61,7 @@ def short(name: str, most: int = 16) -> str:
 
 
 class Texts:
-    """Distinct texts by number. `left_out` counts those that found no room; their number is -1."""
+    """Distinct texts by number. `left_out` counts texts beyond the limit; their number is -1."""
 
     def __init__(self, room: int = MOST_CHARACTERS) -> None:
         self.all: list[Any] = []
@@ -82,14 +82,14 @@ class Texts:
         return len(self.all) - 1
 
     def numbers_of(self, column: Iterable[str | None]) -> Ints:
-        """The numbers of a column's texts, -1 where there is none."""
+        """The numbers of a column's texts, -1 for null."""
         shown = ((text, None if text is None else cut(text)) for text in column)
         numbers = [-1 if short is None else self.number(text, short, len(short)) for text, short in shown]
         return np.array(numbers, np.int32)
 
 
 def listed_texts(column: pa.Array | pa.ChunkedArray, most: int | None = None) -> pa.Array:
-    """The values of a column as texts, null where there is none; of a list the first `most` members."""
+    """The values of a column as texts, null for null; of a list only the first `most` members."""
     if not pa.types.is_nested(column.type):
         texts = column.cast(pa.string())
         return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
@@ -106,7 +106,7 @@ def _joined(values: Sequence[Any], most: int | None) -> str:
 def attribute_numbers(column: pa.ChunkedArray, extra: Sequence[dict[str, str]], texts: Texts) -> Ints:
     """The numbers of the events' attributes, each a list [key, value, key, value, …].
 
-    extra   what else is to be told of each event, before its attributes
+    extra   items to list for each event before its attributes
     """
     numbers = np.full(len(column), -1, np.int32)
     for i, (pairs, more) in enumerate(zip(column.to_pylist(), extra, strict=True)):

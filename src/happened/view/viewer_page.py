@@ -1,8 +1,8 @@
-"""The page of a view: one file that needs no network, and runs no script but its own.
+"""The page of a view: one file that needs no network and runs only its own script.
 
-A policy in its head names the script and the style by their hashes, so that nothing a trace says can run,
-whatever it contains. Scenes are in the page as base64; names are escaped, and the script puts them into the
-page as text only.
+A Content-Security-Policy in the page's head allows only the script and style with the given hashes, so that
+no text of a trace can run. Scenes are in the page as base64; names are escaped, and the script inserts them
+as text only.
 """
 
 import base64
@@ -20,7 +20,7 @@ SCRIPTS = (
     "scene", "picture", "glyphs", "ground", "lines", "paint", "spans", "query", "panels", "served",
     "overview", "story", "app", "input", "start",
 )  # fmt: skip
-"""In the order in which they are put together: a class stands before those that extend it."""
+"""The scripts in the order in which they are joined: a class comes before the classes that extend it."""
 
 
 @cache
@@ -52,9 +52,9 @@ def _hash(text: str) -> str:
 
 
 def html(about: Mapping[str, Any], scenes: Sequence[str] = (), connect: str = "'none'") -> str:
-    """The page. `about` says what there is to see; `scenes` are packed, as base64."""
+    """The page. `about` describes what it shows; `scenes` are packed, as base64."""
     blocks = (f'<script type="text/plain" id="scene-{n}">{text}</script>\n' for n, text in enumerate(scenes))
-    told = json.dumps(about).replace("<", "\\u003c")  # it cannot end the script element
+    told = json.dumps(about).replace("<", "\\u003c")  # no text can then end the script element
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(connect))}">'

@@ -1,7 +1,7 @@
-"""The questions of the pipeline, one file each: what can be asked of a trace, by name.
+"""The questions of the pipeline, one file each; a caller asks them by name.
 
-Every module of this package that has a QUESTION is a question; nothing else lists them. `happened analyze`
-asks all of them, and `--only` some. Others may be added with `register`.
+Every module of this package that has a QUESTION is a question; there is no other list. `happened analyze`
+asks all of them, and `--only` some. `register` adds further ones.
 """
 
 import pkgutil
@@ -24,7 +24,7 @@ TABLES: dict[str, pa.Schema] = {"quarantine": QUARANTINE}
 
 
 def register(question: Question) -> None:
-    """Add a question; its name and its tables must be its own."""
+    """Add a question; no other question may have its name or its tables."""
     taken = QUESTIONS.keys() & {question.name} | TABLES.keys() & question.tables.keys()
     if taken:
         raise CausalityError(f"{', '.join(sorted(taken))}: there is such a question or table already")
@@ -33,13 +33,13 @@ def register(question: Question) -> None:
 
 
 def withdraw(name: str) -> None:
-    """Take a question out again."""
+    """Remove a question that was added."""
     for table in QUESTIONS.pop(name).tables:
         del TABLES[table]
 
 
 def asked(questions: Sequence[str | Question] | None = None) -> list[Question]:
-    """The questions meant: by name, or themselves; all of them if None."""
+    """The questions given by name or as objects; all of them if None."""
     if questions is None:
         return [*QUESTIONS.values()]
     unknown = [q for q in questions if isinstance(q, str) and q not in QUESTIONS]

@@ -1,10 +1,10 @@
 """Which service calls which, how often, and how often that failed.
 
 A call is the delivery of a request or of a message through a queue; it failed if the span of either side says
-so. Where the other side recorded nothing (a database, a broker, a client outside), it is known from what the
-span says of its peer, and failed if the span itself did. The readers of spans tell both sides as the
-attributes `caller`, `caller_failed`, `callee`, `service` and `error` (trace/readers/spans.py); other traces
-have no such calls.
+so. If the other side recorded nothing (a database, a broker, an outside client), the span's peer attributes
+name it, and the call failed if the span itself did. The readers of spans record both sides in the attributes
+`caller`, `caller_failed`, `callee`, `service` and `error` (trace/readers/spans.py); other traces have no
+such calls.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ ENDS = ["computation", "caller", "callee"]
 
 
 class Dependencies(Question):
-    """Of computations cut into epochs the Spark room answers (spark.by_epoch.service_calls)."""
+    """For computations cut into epochs, the Spark code answers (spark.by_epoch.service_calls)."""
 
     name = "dependencies"
     help = "which service calls which, how often, and how often that failed"
@@ -35,7 +35,7 @@ class Dependencies(Question):
 
 
 def calls_of(rows: pa.Table) -> pa.Table:
-    """DEPENDENCIES of rows that have `computation` and `attributes`."""
+    """A table DEPENDENCIES from rows with the columns `computation` and `attributes`."""
     attributes = rows["attributes"].combine_chunks()
     service, caller, callee, error, caller_failed = (
         pc.map_lookup(attributes, pa.scalar(name), "first")
@@ -53,7 +53,7 @@ def calls_of(rows: pa.Table) -> pa.Table:
 
 
 def added_up(parts: Iterable[pa.Table]) -> pa.Table:
-    """One row for each pair of services of each computation."""
+    """One row for each pair of services of each computation, with the sums of `parts`."""
     every = pa.concat_tables([DEPENDENCIES.empty_table(), *parts])
     sums = every.group_by(ENDS).aggregate([("calls", "sum"), ("errors", "sum")])
     named = sums.rename_columns([*ENDS, "calls", "errors"]).sort_by([(name, "ascending") for name in ENDS])

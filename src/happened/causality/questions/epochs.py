@@ -1,4 +1,4 @@
-"""Where epochs end, how far the clocks of processes disagree, and every event's time corrected by that."""
+"""Where epochs end, how far the clocks of processes disagree, and every event's corrected time."""
 
 from typing import ClassVar
 
@@ -11,18 +11,19 @@ from ..skew import Skew
 from .question import EVENT, Answers, Question, Subject
 
 EPOCHS = schema("computation string, epoch int32, process string, last int64")
-"""Where each epoch ends at each process. A computation that is looked at whole has one epoch, 0."""
+"""Where each epoch ends at each process. A computation that is processed whole has one epoch, 0."""
 SKEW = schema(
     "computation string, process string, clock_offset int64, drift float64, origin int64, "
     "feasible bool, backwards int64"
 )
-"""A clock that shows `time` is ahead by clock_offset + drift x (time - origin). `backwards` counts the events
-at which it showed less than at the event before."""
+"""A clock that shows `time` is ahead by clock_offset + drift x (time - origin). `backwards` counts the
+events at which the clock showed less than at the event before."""
 TIMES = pa.schema([*EVENT, *schema("clock_time int64, corrected int64")])
 
 
 class Epochs(Question):
-    """Of computations cut into epochs the Spark room answers: the cuts are its own (spark.by_epoch.steps)."""
+    """For computations cut into epochs, the Spark code answers, since it makes the cuts
+    (spark.by_epoch.steps)."""
 
     name = "epochs"
     help = "consistent cuts, how far the clocks disagree, and every event's time corrected"
@@ -53,7 +54,7 @@ class Epochs(Question):
 
 
 def skew_table(names: list[pa.Array], skew: Skew, origin: Ints, backwards: Ints) -> pa.Table:
-    """`names` has the computation and the name of each process."""
+    """The table SKEW; `names` has the computation and the name of each process."""
     told = [skew.offsets, skew.drifts, origin, pa.array(skew.feasible), backwards]
     return pa.table([*names, *told], schema=SKEW)
 

@@ -23,16 +23,16 @@ MEASURES = schema(
 )
 """events        per process
 messages      per pair: first deliveries at `other` of messages from `process`
-latency_min   per pair, ns, after correction for skew; likewise latency_mean
-depth         levels of the computation
-width         events per level, `at` one of at most STRETCHES equal stretches of levels
+latency_min   per pair, ns, after skew correction; likewise latency_mean
+depth         number of levels of the computation
+width         events per level; `at` numbers the stretch, of at most STRETCHES equal stretches of levels
 """
 
 STRETCHES = 100
 
 
 class Measures(Question):
-    """Of computations cut into epochs, events and traffic come with the layout (spark.by_epoch.steps)."""
+    """For computations cut into epochs, events and traffic come from the layout (spark.by_epoch.steps)."""
 
     name = "measures"
     help = "depth, width, traffic and latencies"
@@ -66,7 +66,7 @@ class Measures(Question):
 
 
 class LevelsFold(Fold):
-    """Depth and width."""
+    """Depth and width, epoch by epoch."""
 
     def __init__(self, processes: int) -> None:
         self._state = Frontier(np.zeros(processes, np.int64), NONE, NONE, np.empty((0, 1), np.int64))
@@ -86,13 +86,13 @@ class LevelsFold(Fold):
 
 
 def _pairs(c: Computation, sender: Ints, receiver: Ints) -> tuple[list[pa.Array], Ints]:
-    """Each distinct pair as (computation, sender, receiver), and the pair of each edge."""
+    """Each distinct pair as (computation, sender, receiver), and each edge's index into these pairs."""
     pairs, of = np.unique(sender.astype(np.int64) * c.processes + receiver, return_inverse=True)
     return [*c.names_of(pairs // c.processes), c.names_of(pairs % c.processes)[1]], of
 
 
 def width_rows(computations: pa.Array, depths: Ints, per_level: Ints) -> list[pa.Table]:
-    """Depth and width, from the number of events of each level of one computation after the other."""
+    """Depth and width, from the number of events of each level of consecutive computations."""
     owner = np.repeat(np.arange(len(depths)), depths)
     level = np.arange(len(owner)) - np.repeat(np.cumsum(depths) - depths, depths)
     stretches = np.minimum(STRETCHES, depths)

@@ -1,13 +1,13 @@
-"""What became of each message at each process: one row for each pair that was addressed or delivered.
+"""The fate of each message at each process: one row for each pair that was addressed or delivered.
 
-delivered      addressed and delivered there once
-duplicated     addressed and delivered there several times
-lost           addressed and never delivered there, or not before the trace ended
-misdelivered   sent, but not to this process, which delivered it all the same
-never_sent     delivered, and the trace has no send of it
-sent_outside   the same in a window of a trace: the send may be outside of it, and `sender` is not known
+delivered      addressed to the process, which delivered it once
+duplicated     addressed to the process, which delivered it several times
+lost           addressed to the process, which did not deliver it before the trace ended
+misdelivered   sent, but not to this process, which delivered it nevertheless
+never_sent     delivered, but the trace has no send of it
+sent_outside   the same in a window of a trace: the send may be outside, and `sender` is unknown
 
-`received_seq`, `received_at` and the latencies are those of the first delivery there; `copies` counts all.
+`received_seq`, `received_at` and latencies are those of the first delivery; `copies` counts deliveries.
 """
 
 from typing import ClassVar
@@ -27,11 +27,11 @@ MESSAGES = schema(
     "receiver string, received_seq int64?, received_event string?, sent_at int64?, "
     "received_at int64?, latency int64?, latency_corrected int64?, copies int64, fate string"
 )
-"""Times and latencies as in TIMES (questions.epochs): what the clocks showed, and corrected by their skew."""
+"""Times and latencies as in TIMES (questions.epochs): as the clocks showed them, and corrected for skew."""
 
 
 class MessageFates(Question):
-    """Of computations cut into epochs the Spark room answers, by a join (spark.by_epoch.steps)."""
+    """For computations cut into epochs, the Spark code answers, with a join (spark.by_epoch.steps)."""
 
     name = "messages"
     help = "what became of each message at each destination, and how long it took"
@@ -69,7 +69,7 @@ class MessageFates(Question):
 
 
 def _repetitions(c: Computation, message: Ints, receiver: Ints) -> Ints:
-    """How often each message was delivered again there."""
+    """How often each message was delivered again at its receiver."""
     again = np.flatnonzero(c.fate == REPEATED)
     if not again.size:
         return np.zeros(len(message), np.int64)
@@ -80,7 +80,7 @@ def _repetitions(c: Computation, message: Ints, receiver: Ints) -> Ints:
 
 
 def _latencies(sent: Ints, received: Ints, times: Times | None) -> list[pa.Array]:
-    """The times at both ends and how long it took between them, as shown and corrected."""
+    """The times of sending and receiving and the latency between them, as shown and corrected."""
     if times is None:
         return [pa.nulls(len(sent), pa.int64())] * 4
     left = (sent >= 0) & times.timed[sent]

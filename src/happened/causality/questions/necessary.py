@@ -1,4 +1,4 @@
-"""What the optimal protocol would have had to carry on each message, at the least."""
+"""The least information that each message had to carry, which the optimal protocol would have sent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -12,14 +12,14 @@ from ..marks import MOST_PROCESSES, UnitState, count_units
 from ..necessary import COUNTS, NecessaryUnits
 from .question import EVENT, Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject, blocks_of
 
-CELLS = 8192  # Marks of an event that a walk goes through at once: those of all pairs of 90 processes
+CELLS = 8192  # Marks per event that a walk processes at once: all pairs of 90 processes
 
 NECESSARY = pa.schema([*EVENT, COUNTS.field("destination"), COUNTS.field("units")])
-"""`event` is the send of a message, and `destination` one of those it was sent to."""
+"""`event` is the send of a message, and `destination` one of the message's destinations."""
 
 
 class NecessaryQuestion(Question):
-    """Left out where a computation is cut into epochs and has more than MOST_PROCESSES processes."""
+    """Skips computations that are cut into epochs and have more than MOST_PROCESSES processes."""
 
     name = "necessary"
     help = "what the optimal protocol would have had to carry on each message"

@@ -1,8 +1,8 @@
-"""Deliveries that came too early, total orders that cannot be, lost causes, and what became of messages.
+"""Early deliveries, lost causes, total orders that cannot exist, and the counts of message fates.
 
-Of an epoch, the early deliveries and the lost causes it shows are kept as integers (EARLY, SHOWN) until all
-epochs are done; the Spark room then gives them their names and paths, and judges total order over the whole
-computation (spark.by_epoch.steps).
+An epoch's early deliveries, and the lost causes that it shows, are kept as integers (EARLY, SHOWN) until all
+epochs are done; then the Spark code adds names and paths, and judges total order over the whole computation
+(spark.by_epoch.steps).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,10 +22,10 @@ from ..verdict import Cycle, Disagreement
 from .question import Answers, Arrays, EpochView, Question, Subject
 
 TOTAL_WITNESSES = 1000
-"""Causal order leaves concurrent messages in any order, so disagreements can be as many as deliveries."""
+"""Causal order permits any order of concurrent messages: there may be as many disagreements as deliveries."""
 
 MOST_PATHS = 100
-"""Of a computation, early deliveries in an order, or lost causes, that come with a causal path."""
+"""Number of early deliveries per order, or of lost causes, of a computation that get a causal path."""
 
 STEP = pa.struct(
     [("process", pa.string()), ("seq", pa.int64()), ("kind", pa.string()), ("message", pa.string())]
@@ -40,21 +40,21 @@ LOST_CAUSES = schema(
     "delivered_seq int64, delivered_event string",
     path=pa.list_(STEP),
 )
-"""`process` never delivered `lost`, and delivered `delivered`, which was sent causally after it. The path
-leads from the one send to the other."""
+"""`process` never delivered `lost`, but delivered `delivered`, which was sent causally after it. The path
+leads from the send of `lost` to the send of `delivered`."""
 
 EARLY = [
     *("dest", "early_p", "early_sent", "early_seq"),
     *("overtaken_p", "overtaken_sent", "overtaken_seq", "fifo"),
 ]
-"""A destination; sender, seqs of send and delivery of two messages; whether FIFO is violated too."""
+"""A destination; sender, seqs of send and delivery of two messages; whether FIFO is violated as well."""
 SHOWN = ["fifo", "dest", "lost_p", "lost_sent", "delivered_p", "delivered_sent", "delivered_seq"]
-"""Whether FIFO order is meant; a destination; sender and seq of a lost send; sender, seqs of send and of
-delivery of the first message of the epoch that was delivered there and sent after it."""
+"""Whether the row is about FIFO order; a destination; sender and seq of a lost send; sender, seqs of send and
+delivery of the epoch's first message that was delivered there and sent after the lost one."""
 
 FATES = ("messages", "lost", "duplicated", "misdelivered", "never_sent")
 LOST_TOTALS = {"fifo": "fifo_lost_causes", "causal": "lost_causes"}
-"""Where the lost causes of each order are counted; early deliveries are in `ORDER_violations`."""
+"""The totals that count the lost causes of each order; `ORDER_violations` counts early deliveries."""
 
 
 class OrderQuestion(Question):
@@ -68,7 +68,7 @@ class OrderQuestion(Question):
 
     def whole(self, subject: Subject, answers: Answers) -> None:
         c, totals = subject.computation, answers.totals
-        # Without a delivery nothing is early or shows a loss, and nobody needs vectors.
+        # Without a delivery nothing is early and no loss is shown, so vectors are not needed.
         vectors = subject.vectors if (c.slot_delivery >= 0).any() else np.empty((0, c.width), np.int32)
         for order in LOST_TOTALS:
             faults = faults_of_order(c, vectors, order)
@@ -98,7 +98,7 @@ class OrderQuestion(Question):
 
     def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
         early = np.concatenate([each["early"] for each in seen])
-        # Of the rows about one delivery, the one that shows that FIFO is violated too, else the first.
+        # Of the rows about one delivery, take the one that shows a FIFO violation as well, else the first.
         order = np.lexsort((-early[:, 7], early[:, 3], early[:, 0]))
         others = (np.diff(early[order][:, [0, 3]], axis=0, prepend=-1) != 0).any(axis=1)
         early = early[np.sort(order[others])]
@@ -110,10 +110,10 @@ class OrderQuestion(Question):
 
 
 def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
-    """The early deliveries of the epoch, one row of EARLY each; `later` slots are delivered after it.
+    """The early deliveries of the epoch, one row of EARLY each; `later` slots are delivered after the epoch.
 
-    Only overtaken messages whose senders are among the columns are seen. A sender has a column in one block
-    alone, so that the first block that sees one sees the first of all.
+    Only overtaken messages whose senders are among the columns are noticed. Each sender has a column in one
+    block only, so the first block that finds one finds the one that all columns together would find first.
     """
     slots, n = np.concatenate([delivered, later]), stamped.epoch.processes
     send, channels = stamped.rows(frontier, slots[:, 0], slots[:, 1]), Channels.of(slots, n)
@@ -124,7 +124,7 @@ def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later:
         for fifo in (False, True)
     ]
     early = np.flatnonzero(found[0] >= 0)
-    # The FIFO witness where there is one: it violates causal order too.
+    # Prefer the FIFO witness, if there is one: it violates causal order too.
     fifo = found[1][early] >= 0
     passed = np.where(fifo, found[1][early], found[0][early])
     told = [slots[early][:, [2, 0, 1, 3]], slots[passed][:, [0, 1, 3]], fifo.astype(np.int64)]
@@ -132,9 +132,9 @@ def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later:
 
 
 def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
-    """The lost causes that deliveries of the epoch show, one row of SHOWN each, of senders among the columns.
+    """The lost causes that deliveries of the epoch show, with senders among the columns; a row of SHOWN each.
 
-    A later epoch may show them again: the first delivery of all counts.
+    A later epoch may show the same ones again: the first delivery of all counts.
     """
     column = own_columns(stamped.epoch.processes, stamped.columns)
     lost = lost[column[lost[:, 0]] < len(stamped.columns)]
@@ -151,7 +151,7 @@ def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: 
 
 
 def tell_early(subject: Subject, order: str, early: Ints, overtaken: Ints, answers: Answers) -> None:
-    """Answer that these slots were delivered early, and which they overtook."""
+    """Answer that these slots were delivered early, each with a slot that it overtook."""
     c = subject.computation
     told = [(c.messages_of(slots), _delivery_seq(c, slots)) for slots in (early, overtaken)]
     names, paths = c.names_of(c.slot_dest[early]), _paths(subject, overtaken, early)
@@ -160,7 +160,7 @@ def tell_early(subject: Subject, order: str, early: Ints, overtaken: Ints, answe
 
 
 def tell_lost(subject: Subject, order: str, lost: Ints, shown: Ints, answers: Answers) -> None:
-    """Answer that these slots are lost causes, and which deliveries show them."""
+    """Answer that these slots are lost causes, each with the delivery that shows it."""
     c = subject.computation
     told = [(c.messages_of(lost), None), (c.messages_of(shown), _delivery_seq(c, shown))]
     names, paths = c.names_of(c.slot_dest[lost]), _paths(subject, lost, shown)
@@ -175,8 +175,8 @@ def deliveries_table(
     told: Sequence[tuple[pa.Array, Ints | None]],
     paths: list[Any],
 ) -> pa.Table:
-    """VIOLATIONS or LOST_CAUSES: the computations and processes, two messages and the seqs of their
-    deliveries (None: there is none), and the causal paths."""
+    """VIOLATIONS or LOST_CAUSES: the computations and processes, two messages with the seqs of their
+    deliveries (None: not delivered), and the causal paths."""
     columns = [names[0], pa.repeat(order, len(names[0])), names[1]]
     for message, seq in told:
         columns.append(message)
@@ -191,7 +191,7 @@ def _delivery_seq(c: Computation, slots: Ints) -> Ints:
 
 
 def _paths(subject: Subject, before: Ints, after: Ints) -> list[Any]:
-    """The causal paths between the sends of two slots each, for the first MOST_PATHS of a computation."""
+    """For pairs of slots, the causal path from send to send, for the first MOST_PATHS of a computation."""
     c = subject.computation
     owner = c.owner[c.slot_dest[after]]
     order = np.argsort(owner, kind="stable")
@@ -205,7 +205,7 @@ def _paths(subject: Subject, before: Ints, after: Ints) -> list[Any]:
 
 
 def total_row(computation: str, legs: Iterable[tuple[Event, Event]]) -> dict[str, Any]:
-    """A cycle of total order: `process` has the last leg, and the path those before it, one by one."""
+    """A row for a cycle of total order: `process` has the last leg, the path has all other legs in order."""
     *others, (early, overtaken) = legs
     return early_row(computation, "total", early, overtaken, [event for leg in others for event in leg])
 
@@ -213,7 +213,7 @@ def total_row(computation: str, legs: Iterable[tuple[Event, Event]]) -> dict[str
 def early_row(
     computation: str, order: str, early: Event, overtaken: Event, path: Iterable[Event]
 ) -> dict[str, Any]:
-    """A row of VIOLATIONS, from two deliveries."""
+    """A row of VIOLATIONS, from an early delivery and one that it overtook."""
     of_early = early.process, early.message, early.seq, early.id
     of_overtaken = overtaken.message, overtaken.seq, overtaken.id
     told = (computation, order, *of_early, *of_overtaken, steps(path))

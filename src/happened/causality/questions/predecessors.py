@@ -34,12 +34,12 @@ def tell_edges(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers
 
 
 Tell = Callable[[EpochView, Ints, Ints, Ints, Answers], None]
-"""Is told, of an epoch, the edges of the reduction that lead into it: (effects, by their index in the epoch,
-in ascending order; the processes of their causes; the seqs of those)."""
+"""Receives the edges of the reduction that lead into an epoch: (effects, by index in the epoch, ascending;
+the processes of their causes; the seqs of their causes)."""
 
 
 class ReductionFold(ColumnFold):
-    """Immediate predecessors epoch by epoch, for the two questions that ask for them: one walk for both."""
+    """Immediate predecessors epoch by epoch: one walk for the two questions that need them."""
 
     def __init__(self, processes: int, columns: range | None = None, tell: Sequence[Tell] = ()) -> None:
         super().__init__(processes, columns)

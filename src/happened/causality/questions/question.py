@@ -1,9 +1,9 @@
-"""What a question to the pipeline is: one object that says everything about itself.
+"""The interface of a question to the pipeline: one object with everything that the pipeline needs to know.
 
-A question is asked of whole computations (`whole`) and of computations too large to be looked at whole, which
-come cut into epochs: in any order and each by itself once it is stamped (`stamped`), or one after the other
-(`fold`). Both ways fill the same tables and add up to the same totals. The drivers, in one process and on
-Spark, iterate over the questions asked and know none by name.
+A question is asked of whole computations (`whole`), and of computations that are too large for that and are
+cut into epochs: either epochs come in any order, each alone, once they are stamped (`stamped`), or one after
+another (`fold`). All ways fill the same tables and give the same totals. The drivers, in one process and on
+Spark, iterate over the questions and know none of them by name.
 """
 
 from collections import Counter, defaultdict
@@ -28,14 +28,14 @@ from ..stamps import MOST_CELLS, stamp_columns, stamp_computation
 Arrays = dict[str, Ints]
 
 EVENT = [*schema("computation string, process string, seq int64, event string")]
-"""The columns that name an event. Its id, `process#seq`, is unique within its computation."""
+"""The columns that identify an event. Its id, `process#seq`, is unique within its computation."""
 
 
 @dataclass
 class Answers:
     """Rows of tables, and totals that add up over disjoint parts of a trace.
 
-    kept   tables that are no answer yet: what a question keeps of an epoch for a later step of its own
+    kept   tables that are not answers yet: a question keeps them of an epoch for a later step of its own
     """
 
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
@@ -51,13 +51,13 @@ class Answers:
             self.kept[name] = table
 
     def quarantine(self, reasons: Iterable[tuple[str, str]], rows: int | None = None) -> None:
-        """Add (computation, reason) to the quarantine; they are about so many rows, or one each."""
+        """Add (computation, reason) pairs to the quarantine; they concern `rows` rows, or one row each."""
         told = [{"computation": computation, "reason": reason} for computation, reason in reasons]
         self.add("quarantine", pa.Table.from_pylist(told, schema=QUARANTINE))
         self.totals["quarantined"] += len(told) if rows is None else rows
 
     def join(self, more: "Answers") -> None:
-        """Add the rows and totals of others; totals may be below zero."""
+        """Add the rows and totals of other answers; totals may be negative."""
         for name, tables in more.tables.items():
             for table in tables:
                 self.add(name, table)
@@ -70,11 +70,11 @@ class Answers:
 
 @dataclass(frozen=True)
 class Subject:
-    """Whole computations, as one union, and what several questions need to know of them."""
+    """Whole computations, as one union, and values about them that several questions need."""
 
     computation: Computation
     table: pa.Table  # the rows the union was encoded from
-    timestamps: str = "full"  # the form in which stamps are asked for, one of TIMESTAMPS
+    timestamps: str = "full"  # the requested form of stamps, one of TIMESTAMPS
 
     @cached_property
     def vectors(self) -> Ints:
@@ -82,12 +82,12 @@ class Subject:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it has no messages, and vectors would be too many to hold: answers come without them."""
+        """Whether there are no messages, and too many vector entries to hold: there are no vectors."""
         c = self.computation
         return c.events * c.width > MOST_CELLS and not c.message_codes.size
 
     def columns(self) -> Iterator[tuple[range, Ints]]:
-        """The vectors in blocks of columns, which are all there is of a wide computation's."""
+        """The vectors in blocks of columns, the only form in which a wide computation has them."""
         if self.is_wide:
             yield from stamp_columns(self.computation)
         else:
@@ -95,16 +95,16 @@ class Subject:
 
     @cached_property
     def ordered_pairs(self) -> int:
-        """Of events: how many are in the past of another."""
+        """The number of pairs of events that are ordered by happened-before."""
         c = self.computation
         if self.is_wide and c.width * WORD > c.events:
             return count_ordered(edges_of(c).in_order())
-        # The causal past of an event, itself left out, has as many events as its vector sums to, less one.
+        # An event's vector sums to the number of events in its past, itself included.
         return sum(int(vectors.sum(dtype=np.int64)) for _, vectors in self.columns()) - c.events
 
     @cached_property
     def relevant(self) -> Ints:
-        """Whether each event is relevant; where a computation marks none, all of its events are."""
+        """Whether each event is relevant; in a computation without marks, all events are."""
         c = self.computation
         owner = c.owner[c.process]
         marked = np.bincount(owner, c.relevant) > 0
@@ -118,7 +118,7 @@ class Subject:
 
     @cached_property
     def times(self) -> Times | None:
-        """The times of its events and how far its clocks disagree; None if it has no times."""
+        """The times of the events and how far the clocks disagree; None if there are no times."""
         return times_of(self.computation, self.table["time"])
 
     def names_of(self, events: Ints) -> list[pa.Array]:
@@ -130,26 +130,26 @@ class Subject:
 class EpochView:
     """One epoch of a computation that is cut into epochs, as questions see it.
 
-    is_slot    of each edge into an event of the epoch: whether it is the first delivery at a destination
-    kept       (process, seq) of the events, in this epoch or before, whose effects come after it
-    counts     how many events each process has, in all epochs
-    logged     (process, seq, whether it names an unknown process) of its events with a logged clock, by
-               process and seq
-    clocks     (process, seq, another process, count) of the entries of those that are not zero
+    is_slot    for each edge into an event of the epoch, whether it is the first delivery at a destination
+    kept       (process, seq) of the events, up to this epoch, that have effects after it
+    counts     how many events each process has in all epochs together
+    logged     (process, seq, whether the clock names an unknown process) of the epoch's events with a logged
+               clock, by process and seq
+    clocks     (process, seq, another process, count) of the non-zero entries of these clocks
     """
 
     computation: str
     names: tuple[str, ...]
-    number: int  # of the epoch, from 0
+    number: int  # number of the epoch, from 0
     epoch: Epoch
     is_slot: Ints
     kept: tuple[Ints, Ints]
-    chosen: Ints | None  # (process, seq) of its relevant events; None: all are
+    chosen: Ints | None  # (process, seq) of its relevant events; None: all events are relevant
     sent: Ints  # (sender, seq, destination) of the epoch's sends, delivered or not
-    slots: Ints  # (sender, seq, destination, seq of delivery) of what is in flight at some time in the epoch
-    lost: Ints  # (sender, seq, destination) of everything in the computation that was never delivered
-    timestamps: str = "full"  # the form in which stamps are asked for
-    arranged: Arranged | None = None  # the epoch in topological order, if that is known already
+    slots: Ints  # (sender, seq, destination, seq of delivery) of all in flight during the epoch
+    lost: Ints  # (sender, seq, destination) of all that the computation never delivered
+    timestamps: str = "full"  # the requested form of stamps
+    arranged: Arranged | None = None  # the epoch in topological order, if already known
     counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     logged: Ints = field(default_factory=lambda: np.empty((0, 3), np.int64))
     clocks: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))
@@ -164,7 +164,7 @@ class EpochView:
 
     @cached_property
     def addressed(self) -> Ints:
-        """`sent`, by sender, seq and destination."""
+        """`sent`, sorted by sender, seq and destination."""
         return self.sent[np.lexsort((self.sent[:, 2], self.sent[:, 1], self.sent[:, 0]))]
 
     def names_of(self, events: Ints) -> list[pa.Array]:
@@ -177,16 +177,16 @@ class EpochView:
         return [*names, seqs, event_ids(names[1], seqs)]
 
     def processes(self, indices: Ints) -> list[pa.Array]:
-        """The computation and the names of processes, as columns."""
+        """The computation and the names of these processes, as columns."""
         names = pa.array(self.names, pa.string())
         return [pa.repeat(self.computation, len(indices)), names.take(pa.array(indices))]
 
 
 class Fold:
-    """A walk over the epochs of one computation, in their order; it carries its state in itself.
+    """A walk over the epochs of one computation, in order, which keeps its own state.
 
-    step   answers what it can after the next epoch; its rows are written as a part of their tables
-    end    answers what is left after the last one
+    step   gives the answers that the next epoch allows; their rows are written as a part of their tables
+    end    gives the remaining answers after the last epoch
     """
 
     def step(self, view: EpochView, answers: Answers) -> None:
@@ -196,26 +196,26 @@ class Fold:
         return None
 
     def absorb(self, other: "Fold") -> bool:
-        """Whether this walk now answers for the other one too, which need not be made then."""
+        """Try to take over another walk's work; return whether it did, so that `other` is not needed."""
         return False
 
 
-WIDTH = 256  # Columns of vectors or marks that a walk goes through at once: more would only need more memory
+WIDTH = 256  # Columns of vectors or marks that a walk processes at once; more would only cost memory
 
 
 def blocks_of(processes: int, width: int | None = None) -> list[range]:
-    """All columns, so many at a time; WIDTH if None."""
+    """All columns in blocks of `width`; WIDTH if None."""
     width = WIDTH if width is None else width
     return [range(first, min(first + width, processes)) for first in range(0, processes, width)]
 
 
 class ColumnFold(Fold):
-    """A walk whose state falls into columns that need nothing of one another.
+    """A walk whose state consists of independent columns.
 
-    columns  those that it sees; all if None
-    blocks   the same walk for some columns each, in the order of columns; they can be made side by side
-    look     what a block sees of the next epoch
-    tell     answers for an epoch, from what each block saw of it
+    columns  the columns that this walk sees; all if None
+    blocks   the same walk split into blocks of columns, in the order of columns, which can run in parallel
+    look     the data that a block takes from the next epoch
+    tell     answers for an epoch, from the data that each block took
     """
 
     def __init__(self, processes: int, columns: range | None = None) -> None:
@@ -236,15 +236,15 @@ class ColumnFold(Fold):
 
 
 class Question:
-    """Subclasses fill in the class variables and at least `whole`, and one of `look` with `tell`, `stamped`,
-    `fold` or a step of the Spark room's own (spark.by_epoch.steps), so that computations cut into epochs are
-    answered for too. With `stamped`, those of many processes are not: nobody there has whole vectors.
-    """
+    """Subclasses set the class variables and define `whole`. To answer for computations cut into epochs as
+    well, they define `look` and `tell`, `stamped`, or `fold`, or Spark has a step for them
+    (spark.by_epoch.steps). `stamped` is not called for computations with many processes, since nothing holds
+    whole vectors there."""
 
-    name: ClassVar[str]  # of the command
-    help: ClassVar[str]  # what it answers, in a line
-    tables: ClassVar[Mapping[str, pa.Schema]]  # that it fills, with their schemas
-    totals: ClassVar[tuple[str, ...]] = ()  # that go into its summary
+    name: ClassVar[str]  # for the command line
+    help: ClassVar[str]  # one line that says what the question answers
+    tables: ClassVar[Mapping[str, pa.Schema]]  # the tables that it fills, with their schemas
+    totals: ClassVar[tuple[str, ...]] = ()  # the totals that it adds to the summary
 
     def whole(self, subject: Subject, answers: Answers) -> None:
         """Answer for whole computations."""
@@ -252,37 +252,37 @@ class Question:
 
     @property
     def needs_stamps(self) -> bool:
-        """Whether `stamped` is to be called for every epoch."""
+        """Whether the driver must call `stamped` for every epoch."""
         return self.sees_columns or type(self).stamped is not Question.stamped
 
     @property
     def sees_columns(self) -> bool:
-        """Whether it can answer from blocks of columns."""
+        """Whether the question can answer from blocks of columns."""
         return type(self).look is not Question.look
 
     def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
-        """Answer for one epoch that was stamped from its entering frontier; the order of epochs is any."""
+        """Answer for one epoch that was stamped from its entering frontier; epochs come in any order."""
         self.tell(view, [self.look(view, stamped, frontier)], answers)
 
     def look(self, view: EpochView, stamped: Stamped, frontier: Frontier) -> Arrays:
-        """What the question needs of an epoch, from the columns that it was stamped with."""
+        """The data that the question needs of an epoch, from the columns that it was stamped with."""
         raise NotImplementedError
 
     def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
-        """Answer for an epoch, from what each block of columns showed, in their order."""
+        """Answer for an epoch, from the data of each block of columns, in the order of columns."""
         raise NotImplementedError
 
     def fold(self, timestamps: str, processes: int) -> Fold | None:
-        """A walk over the epochs of a computation of so many processes, if the question needs one."""
+        """A walk over the epochs of a computation with this many processes, if the question needs one."""
         return None
 
     def summarise(self, totals: Mapping[str, int]) -> dict[str, Any]:
-        """The totals that the question adds to the summary."""
+        """The values that the question adds to the summary."""
         return {name: totals.get(name, 0) for name in self.totals}
 
 
 class ColumnStamps(ColumnFold):
-    """A walk over a computation of very many processes that stamps some columns, or all, and shows them to
+    """A walk over a computation of very many processes that stamps some or all columns, and passes them to
     questions that look at stamped epochs."""
 
     def __init__(self, processes: int, questions: Sequence[Question], columns: range | None = None) -> None:

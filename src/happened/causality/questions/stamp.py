@@ -1,14 +1,14 @@
 """Exact vector timestamps of every event, in one of three forms, and how many pairs of events are ordered.
 
 full          `clock`: one entry for each process of the event's computation, by its number p
-sparse        `entries`: those that differ from the event before on the same process
-predecessors  `entries`: of each relevant event its immediate predecessors, which suffice to rebuild vectors
+sparse        `entries`: the entries that differ from those of the previous event on the same process
+predecessors  `entries`: the immediate predecessors of each relevant event, enough to rebuild vectors
 
-Of a computation of very many processes that is cut into epochs or has no messages, it is always
-predecessors: nobody has whole vectors there.
+A computation of very many processes that is cut into epochs or has no messages always gets the form
+predecessors: its vectors are never held whole.
 
-Processes are numbered by name within their computation; the table `processes` has the numbers. Names in every
-clock would cost more than the vectors (bench/stamps.py).
+Processes are numbered by name within their computation; the table `processes` has the numbers. Repeating
+the names in every clock would take more room than the vectors (bench/stamps.py).
 """
 
 from collections.abc import Sequence
@@ -37,19 +37,20 @@ STAMPS = pa.schema(
         pa.field("entries", pa.list_(pa.field("element", ENTRY, nullable=False))),
     ]
 )
-"""Entry p of `clock` is the seq of the last event of process p in the past of the event, itself included, or
-0. So e happened before f iff f is another event and entry p of f's clock is at least e's seq, p being the
-process of e. One of `entries` says the same of process p alone, or names an immediate predecessor. The other
-column is null."""
+"""Entry p of `clock` is the seq of the last event of process p in the event's past, itself included, or 0. So
+e happened before f iff e and f differ and entry p of f's clock is at least e's seq, where p is e's process.
+An element of `entries` gives such an entry for one process, or names an immediate predecessor. One of the
+two columns is null."""
 PROCESSES = schema("computation string, process string, p int32, events int64")
-"""The processes of each computation, numbered from 0 by name; one that is only addressed has no events."""
+"""The processes of each computation, numbered from 0 by name; a process may have no events."""
 
 MOST_ENTRIES = np.iinfo(np.int32).max
-"""Entries of the clocks in one piece of an Arrow column: its offsets are 32 bits wide, as are the entries."""
+"""Clock entries in one chunk of an Arrow column, whose offsets are 32 bits wide, as are the entries."""
 
 
 class StampQuestion(Question):
-    """Of computations cut into epochs, the processes come with the layout (spark.by_epoch.steps)."""
+    """For computations cut into epochs, the table of processes comes from the layout
+    (spark.by_epoch.steps)."""
 
     name = "stamp"
     help = "exact vector timestamps of every event"
@@ -68,7 +69,7 @@ class StampQuestion(Question):
         every = np.arange(c.processes)
         names = c.names_of(every)
         answers.add("processes", processes_table(names, every - c.first, np.diff(c.chain_offsets)))
-        events = np.bincount(c.owner[c.process]).astype(object)  # exact, however many pairs there are
+        events = np.bincount(c.owner[c.process]).astype(object)  # exact for any number of pairs
         answers.totals["ordered_pairs"] += subject.ordered_pairs
         answers.totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - subject.ordered_pairs
 
@@ -99,13 +100,13 @@ class StampQuestion(Question):
 
 
 def processes_table(names: list[pa.Array], number: Ints, events: Ints) -> pa.Table:
-    """PROCESSES; `names` has the computation and the name of each process."""
+    """The table PROCESSES; `names` has the computation and the name of each process."""
     columns = [*names, pa.array(number.astype(np.int32)), pa.array(events.astype(np.int64))]
     return pa.table(columns, schema=PROCESSES)
 
 
 def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
-    """STAMPS of a computation that is looked at whole, by process, then seq."""
+    """STAMPS of a computation that is processed whole, by process, then seq."""
     events = c.chain
     process, ordered = c.process[events], c.recorded_vectors(vectors, events)
     names = c.event_columns(events)
@@ -123,8 +124,7 @@ def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
 
 
 def _clocks(vectors: Ints, widths: Ints | None = None) -> pa.ChunkedArray:
-    """The rows of `vectors` as lists, without copying them; of each only so many entries, if `widths` are
-    given."""
+    """The rows of `vectors` as lists, without copying them; `widths` limits each list's length, if given."""
     rows, width = vectors.shape
     at_once = max(1, MOST_ENTRIES // max(1, width))
     element = STAMPS.field("clock").type
@@ -137,9 +137,9 @@ def _clocks(vectors: Ints, widths: Ints | None = None) -> pa.ChunkedArray:
 
 
 def _changes(process: Ints, vectors: Ints, before: Ints | None = None) -> pa.ChunkedArray:
-    """Of each event the entries that differ from those of the event before on its process.
+    """For each event, the entries that differ from those of the previous event on its process.
 
-    before   the vectors before each process's first event here, where those are not zero
+    before   the vectors before each process's first event here, if they are not zero
     """
     shown = np.empty(vectors.shape, bool)
     np.not_equal(vectors[1:], vectors[:-1], out=shown[1:])
@@ -168,7 +168,7 @@ def _tell_stamps(view: EpochView, effects: Ints, process: Ints, seq: Ints, answe
 
 
 def _entries(counts: Ints, process: Ints, seq: Ints) -> pa.Array:
-    """Lists of entries: so many to each event, about these processes and seqs."""
+    """Lists of entries: `counts` gives each event's number of entries, with these processes and seqs."""
     columns = [pa.array(process.astype(np.int32)), pa.array(seq.astype(np.int64))]
     flat = pa.StructArray.from_arrays(columns, fields=list(ENTRY))
     return nested(counts, flat, STAMPS.field("entries").type)
@@ -200,13 +200,13 @@ def listed(stamps: pa.Table) -> tuple[Ints, Ints, Ints]:
 
 
 def clock_maps(stamps: pa.Table, processes: pa.Table) -> pa.MapArray:
-    """The clock of each row of `stamps`, of whatever form, by the names of processes; zeros are left out.
+    """The clock of each row of `stamps`, in any form, by names of processes; zeros are left out.
 
-    processes   rows of PROCESSES, with at least those of the computations in `stamps`
+    processes   rows of PROCESSES, at least for the computations in `stamps`
     """
     numbered = processes.sort_by([("computation", "ascending"), ("p", "ascending")])
     computations = numbered["computation"].combine_chunks()
-    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # its process 0
+    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # the row of its process 0
     row, number, seq = listed(stamps)
     shown = np.flatnonzero(seq)
     row, number, seq = row[shown], number[shown], seq[shown]

@@ -1,12 +1,12 @@
-"""The vector clocks a source logged, against the ones that follow from its events.
+"""Compare the vector clocks that a source logged with those that follow from its events.
 
-A logged clock is right if it says, for each process, how many of its events are in the past, the event
-itself included; absent means zero. A *regression* is a clock that does not exceed the one logged before it on
-its process; an *impossible* entry names a process of which the trace has no event, or counts events there are
-not.
+A logged clock is right if it gives, for each process, the number of its events in the event's past, itself
+included; absent means zero. A *regression* is a clock that does not exceed the previous logged clock of its
+process; an *impossible* entry names a process without events in the trace, or counts more events than
+the process has.
 
-In a window of a trace, events outside it may account for a larger entry. There a clock is a mismatch if its
-own entry is not the event's seq, or another entry is below the last seq that the window shows to be in the
+In a window of a trace, events outside it may explain a larger entry. There a clock is a mismatch if its own
+entry is not the event's seq, or if another entry is below the last seq that the window shows to be in the
 past; no entry is impossible.
 """
 
@@ -32,7 +32,7 @@ CLOCK_TOTALS = {
 
 
 class VerifyClocks(Question):
-    """Of computations cut into epochs, the Spark room compares each clock with the one logged before it."""
+    """For computations cut into epochs, the Spark code compares each clock with the previous logged one."""
 
     name = "verify-clocks"
     help = "compares the vector clocks that a source logged with those that follow from its events"
@@ -57,7 +57,7 @@ class VerifyClocks(Question):
         logged = np.column_stack([c.process[events], c.seq[events]])
         entries = np.column_stack([logged[row], process, count])[named]
         entry, blocks = np.arange(c.processes) - c.first, subject.columns()
-        if c.is_window:  # seldom as wide as to come in blocks
+        if c.is_window:  # seldom wide enough to come in blocks
             impossible = impossible[:0]
             blocks = iter([(range(c.width), np.concatenate([part for _, part in blocks], axis=1))])
         wrong, back = np.zeros(events.size, bool), np.zeros(events.size, bool)
@@ -95,7 +95,7 @@ class VerifyClocks(Question):
 
 
 def add_clock_faults(view: EpochView, fault: str, events: Ints, answers: Answers) -> None:
-    """Tell of a fault of the clocks logged at these events, given by process and seq."""
+    """Report a fault of the clocks logged at these events, which are given by process and seq."""
     _tell(fault, view.event_columns(events[:, 0], events[:, 1]), answers)
 
 
@@ -105,15 +105,15 @@ def _tell(fault: str, names: list[pa.Array], answers: Answers) -> None:
 
 
 def _rows(logged: Ints, entries: Ints) -> Ints:
-    """The place of each entry's event among those logged."""
+    """The index of each entry's event among the logged ones."""
     return np.searchsorted(event_keys(logged[:, 0], logged[:, 1]), event_keys(entries[:, 0], entries[:, 1]))
 
 
 def dense_clocks(logged: Ints, entries: Ints, own: Ints, width: int) -> Ints:
-    """Logged clocks as rows; `own` is the column of each process, `width` for those that have none here.
+    """Logged clocks as rows; `own` is the column of each process, `width` for those without one here.
 
     logged    (process, seq) of each event with a clock, by process and seq
-    entries   (process, seq, another process, count) of their entries, those of zero left out or not
+    entries   (process, seq, another process, count) of the clocks' entries, with or without zeros
     """
     clocks = np.zeros((len(logged), width + 1), np.int64)
     clocks[_rows(logged, entries), own[entries[:, 2]]] = entries[:, 3]
@@ -121,8 +121,8 @@ def dense_clocks(logged: Ints, entries: Ints, own: Ints, width: int) -> Ints:
 
 
 class Regressions:
-    """Finds clocks that do not exceed the one logged before on their process, in some columns, epoch by
-    epoch; `own` and `width` as of `dense_clocks`."""
+    """Finds clocks that do not exceed the previous logged clock of their process, in some columns, epoch by
+    epoch; `own` and `width` as in `dense_clocks`."""
 
     def __init__(self, own: Ints, width: int) -> None:
         self._own, self._width = own, width
@@ -130,7 +130,7 @@ class Regressions:
         self._known = np.zeros(own.size, bool)
 
     def step(self, logged: Ints, entries: Ints) -> Ints:
-        """Which of the clocks logged in the next epoch are such."""
+        """The indices of the clocks logged in the next epoch that do not exceed the previous ones."""
         if not len(logged):
             return np.empty(0, np.int64)
         process = logged[:, 0]

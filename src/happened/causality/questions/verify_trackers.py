@@ -1,15 +1,15 @@
-"""What trackers told of the events they numbered, against what follows from the events of the trace.
+"""Compare the attributes that trackers recorded for their numbered events with what the trace implies.
 
 In    the causal past of every numbered event, as counts of numbered events per process; the attributes that
       trace/tracker_attributes.py describes
-Out   which events were told wrong, by what is wrong with them (FAULTS)
+Out   the events with wrong attributes, by the kind of fault (FAULTS)
 Cost  numbered events x processes; for dependency vectors, a vector for each entry that is not zero
 
-A vector, immediate predecessors and a scalar are compared with the true ones. A dependency vector is right if
-reconstruction gives the true vector from it. That can be seen event by event: it names nothing outside the
-event's past, and its join with the true vectors of the events it names, and of the one before on its process,
-is the true vector. If that holds everywhere, reconstruction finds the true vectors, by induction along
-happened-before; so no fixed point is computed here, and a fault is found where it was made.
+A vector, immediate predecessors and a scalar are compared with the true ones. A dependency vector is right
+if reconstruction gives the true vector from it. Each event can be checked alone: its dependency vector names
+nothing outside the event's past, and the join of the true vectors of the events it names, and of the previous
+event on its process, is the true vector. If that holds everywhere, reconstruction finds the true vectors, by
+induction along happened-before; so no fixed point is computed here, and a fault is reported at its origin.
 """
 
 from collections.abc import Callable
@@ -32,13 +32,13 @@ from .question import EVENT, Answers, Question, Subject
 TRACKERS = pa.schema([*EVENT, *schema("fault string")])
 
 FAULTS = ("unreadable", "number", *COUNTED, "scalar")
-"""What can be wrong: attributes that cannot be read; the number of the event; what was told of it."""
+"""The kinds of faults: unreadable attributes; the event's number; each of the attributes about its past."""
 
 NOT_TOLD, NOT_READ = -1, -2
 
 
 class VerifyTrackers(Question):
-    """Of computations cut into epochs the Spark room answers (spark.by_epoch.tracker_faults)."""
+    """For computations cut into epochs, the Spark code answers (spark.by_epoch.tracker_faults)."""
 
     name = "verify-trackers"
     help = "compares the timestamps that trackers recorded with those that follow from the events"
@@ -51,7 +51,7 @@ class VerifyTrackers(Question):
         numbered = is_numbered(attributes)  # in the order of `chain`: by process and seq
         if not numbered.any():
             return
-        # Trackers count the relevant events of the whole trace, which a window has not.
+        # Trackers count the relevant events of the whole trace, which a window does not have.
         if c.is_window or (subject.is_wide and c.width > MANY_PROCESSES):
             answers.totals["tracker_unjudged"] += int(numbered.sum())
             return
@@ -72,10 +72,10 @@ def tell_faults(found: dict[str, Ints], names_of: Callable[[Ints], list[pa.Array
 
 
 class Counts(NamedTuple):
-    """An attribute that lists processes with a number each, for some of the rows."""
+    """For some of the rows, an attribute that lists processes with a number each."""
 
-    told: Ints  # whether each row has it
-    row: Ints  # of each entry
+    told: Ints  # whether each row has the attribute
+    row: Ints  # the row of each entry
     name: pa.Array
     number: Ints
 
@@ -85,9 +85,9 @@ class Recorded:
     """The recorded attributes, one entry per row."""
 
     number: Ints
-    scalar: Ints  # NOT_TOLD where it was not
-    counts: dict[str, Counts]  # by COUNTED
-    unreadable: Ints  # whether a row has something that cannot be read
+    scalar: Ints  # NOT_TOLD in rows without it
+    counts: dict[str, Counts]  # key: one of COUNTED
+    unreadable: Ints  # whether an attribute of the row cannot be read
 
     @property
     def rows(self) -> int:
@@ -96,16 +96,16 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """The numbered events, by process and then in their order: what they are, and their causal pasts.
+    """The numbered events, by process and then in order, with their causal pasts.
 
     Entry k of an event's vector counts the numbered events of process first[p] + k, p being its own.
     """
 
     process: Ints
-    first: Ints  # of each process
-    offsets: Ints  # of each process, where its events begin; one more at the end
+    first: Ints  # each process's computation, by its first process
+    offsets: Ints  # for each process, where its events begin; one more at the end
     vectors: Ints
-    place: Ints  # the number that each should have
+    place: Ints  # the number that each event should have
 
     def at(self, process: Ints, number: Ints) -> Ints:
         """The rows of the events with these numbers, -1 where there is none."""
@@ -115,14 +115,14 @@ class Numbered:
 
 
 def numbered_events(process: Ints, seq: Ints, first: Ints, vectors: Ints) -> Numbered:
-    """The numbered events, given by process and then seq, with the vectors that count all events."""
+    """The numbered events (given by process, then seq), with vectors that count only numbered events."""
     process = process.astype(np.int64)
     keys = event_keys(process, seq.astype(np.int64))
     offsets = np.searchsorted(process, np.arange(len(first) + 1))
     counts = np.empty(vectors.shape, np.int64)
     for entry in range(vectors.shape[1]):
         known = vectors[:, entry].astype(np.int64)
-        # Of a smaller computation of a union, further entries are zero.
+        # In a union, entries beyond the processes of a smaller computation are zero.
         of = np.where(known > 0, first[process] + entry, 0)
         newest = np.searchsorted(keys, event_keys(of, known), side="right")
         counts[:, entry] = np.where(known > 0, newest - offsets[of], 0)
@@ -130,13 +130,13 @@ def numbered_events(process: Ints, seq: Ints, first: Ints, vectors: Ints) -> Num
 
 
 def is_numbered(attributes: pa.ChunkedArray | pa.Array) -> Ints:
-    """Whether each row has a number from a tracker."""
+    """Whether a tracker gave each row a number."""
     numbered: Ints = pc.is_valid(_attribute(attributes, NUMBER)).to_numpy(zero_copy_only=False)
     return numbered
 
 
 def read_attributes(attributes: pa.Array) -> Recorded:
-    """What the attributes of numbered events say, one row each."""
+    """Parse the attributes of numbered events, one row each."""
     number, scalar = (_whole_numbers(_attribute(attributes, name)) for name in (NUMBER, "scalar"))
     unreadable = (number < 0) | (scalar == NOT_READ)
     counts = {}
@@ -163,7 +163,7 @@ def _whole_numbers(texts: pa.Array) -> Ints:
 
 def _counts(texts: pa.Array) -> Counts:
     told: Ints = pc.is_valid(texts).to_numpy(zero_copy_only=False)
-    # An empty text splits into one empty token, which is none.
+    # An empty text splits into one empty token, which does not count.
     tokens = pc.split_pattern(pc.fill_null(texts, ""), " ")
     row, flat = pc.list_parent_indices(tokens).to_numpy(), pc.list_flatten(tokens)
     given = pc.not_equal(flat, "").to_numpy(zero_copy_only=False)
@@ -175,11 +175,11 @@ def _counts(texts: pa.Array) -> Counts:
 
 
 Named = Callable[[Ints, pa.Array], Ints]
-"""Which process of its row's computation each name stands for, -1 for none."""
+"""For names and their rows: the process with that name in the row's computation, -1 for none."""
 
 
 def compare(recorded: Recorded, numbered: Numbered, processes: Named) -> dict[str, Ints]:
-    """The rows that have each kind of fault."""
+    """The rows with each kind of fault."""
     rows, vectors, place = recorded.rows, numbered.vectors, numbered.place
     faults = {name: np.zeros(rows, bool) for name in FAULTS}
     faults["unreadable"] |= recorded.unreadable
@@ -211,7 +211,7 @@ def compare(recorded: Recorded, numbered: Numbered, processes: Named) -> dict[st
         said = np.unique(counts.row[named >= 0] * rows + named[named >= 0])
         differs[np.setxor1d(said, effects * rows + causes) // rows] = True
         faults["predecessors"] |= counts.told & differs
-        order = np.argsort(vectors.sum(axis=1), kind="stable")  # it grows along happened-before
+        order = np.argsort(vectors.sum(axis=1), kind="stable")  # the sum grows along happened-before
         by_effect = np.argsort(effects, kind="stable")
         offsets = np.searchsorted(effects[by_effect], np.arange(rows + 1))
         faults["scalar"] |= is_scalar & (recorded.scalar != _chain_lengths(order, offsets, causes[by_effect]))
@@ -219,8 +219,7 @@ def compare(recorded: Recorded, numbered: Numbered, processes: Named) -> dict[st
 
 
 def _falls_short(dense: Ints, numbered: Numbered, row: Ints, process: Ints, number: Ints) -> Ints:
-    """Whether the recorded dependencies of an event do not lead to its true vector; see the module's
-    docstring."""
+    """Whether an event's recorded dependencies fail to give its true vector; see the module's docstring."""
     vectors = numbered.vectors
     joined = dense.copy()
     follows = np.flatnonzero(numbered.place > 1)
@@ -243,7 +242,7 @@ def _join(joined, rows, vectors, named):  # type: ignore[no-untyped-def]
 
 @compiled
 def _chain_lengths(order, offsets, causes):  # type: ignore[no-untyped-def]
-    """How many events the longest chain that ends in each has."""
+    """The number of events on the longest chain that ends in each event."""
     lengths = np.ones(order.size, np.int64)
     for e in order:
         for k in range(offsets[e], offsets[e + 1]):

@@ -1,9 +1,8 @@
-"""Readers of foreign logs; `import_files` puts what they read into a trace.
+"""Readers of foreign logs; `import_files` writes what they read as a trace.
 
-A reader is two pure functions and a count, see draft.py: `parse(source, options)` gives drafts of one file,
-or, for formats that are `line by line`, of any part of one; `assemble(drafts, options)` makes rows of all
-drafts of the computations concerned; `counts(drafts)` says what a file holds of a computation, for people
-to compare.
+A reader consists of three pure functions, see draft.py: `parse(source, options)` gives the drafts of one file
+or, for formats that are `line_by_line`, of any part of one; `assemble(drafts, options)` makes rows from all
+drafts of some computations; `counts(drafts)` gives a file's counts for a computation, for people to compare.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,22 +45,22 @@ class Format:
     parse: Callable[[Source, Options], Parsed]
     assemble: Callable[[Iterable[Draft], Options], Assembly]
     counts: Callable[[list[Draft]], dict[str, Any]]
-    one_computation: bool = False  # a file never holds several
-    line_by_line: bool = False  # parse may be given any lines of a file, in any number of pieces
-    header: str | None = None  # a word that tells a first line which every piece must be given
-    names_computations: bool = False  # records say which computation they belong to, whatever their file
-    joins_computations: bool = False  # and those that name each other's records are one
+    one_computation: bool = False  # a file never holds several computations
+    line_by_line: bool = False  # parse accepts any lines of a file, in any number of pieces
+    header: str | None = None  # a word that marks a first line which every piece needs
+    names_computations: bool = False  # records name their computation
+    joins_computations: bool = False  # records that name each other's records join their computations
 
 
 Parse = Callable[[Source, Options], Parsed]
 
 
 def _of(description: str, reader: Any, parse: Parse | None = None, **facts: Any) -> Format:
-    """The format that a module reads; if it reads several, by this function of it."""
+    """The format that a module reads; `parse` selects the function if the module reads several formats."""
     return Format(description, parse or reader.parse, reader.assemble, reader.counts, **facts)
 
 
-# Spans say which trace they belong to, and rows of a trace which computation.
+# Spans name their trace, and rows of a trace name their computation.
 _spans = partial(_of, reader=spans, names_computations=True, joins_computations=True)
 _rows = partial(_of, reader=table_rows, names_computations=True)
 _history = partial(_of, reader=database_histories)

@@ -1,11 +1,11 @@
 """Chrome and Perfetto trace events, JSON: {"traceEvents": […]}, or the list by itself.
 
 A slice is a span of the process `pid`, run by the thread `tid`: a complete event (X) or a begin and an end
-(B, E). Slices that are open on a thread when another begins there are its ancestors. Asynchronous slices
-(b, e) are paired by category and id, run on no thread and nest by their id. A flow (s, t, f) is a message
-from the slice that is open where it starts to the one that is open where it ends, or begins next there.
-Instants (i) are slices of no length; counters and the rest are left out. Times are microseconds. A file is
-one trace.
+(B, E). Slices that are open on a thread when another slice begins there are its ancestors. Asynchronous
+slices (b, e) are paired by category and id, run on no thread and nest by their id. A flow (s, t, f) is a
+message from the slice that is open where the flow starts to the slice that is open where it ends, or begins
+next there. Instants (i) are slices of length 0; counters and other events are left out. Times are
+microseconds. A file is one trace.
 """
 
 from bisect import bisect_left
@@ -67,7 +67,7 @@ def _nanoseconds(value: float) -> int:
 def _slices(
     source: Source, events: list[tuple[int, dict[str, Any]]]
 ) -> tuple[list[_Slice], list[QuarantinedRecord]]:
-    """All slices with their parents, and the end events that end no slice."""
+    """All slices with their parents, and the end events without a slice."""
     slices: list[_Slice] = []
     problems: list[QuarantinedRecord] = []
     stacks: dict[tuple[str, ...], list[_Slice]] = {}
@@ -104,7 +104,7 @@ def _slices(
 def _flow(events: list[tuple[int, dict[str, Any]]], slices: list[_Slice]) -> None:
     """Link the slices that flows lead to with those they come from.
 
-    A flow is known by its category, id and name; by the first two alone where no other has them.
+    A flow is identified by category, id and name; by category and id alone if no other flow has the same two.
     """
     by_thread: dict[tuple[str, str], list[_Slice]] = {}
     for each in sorted(slices, key=lambda each: each.start):

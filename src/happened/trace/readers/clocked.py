@@ -1,13 +1,12 @@
 """Logs that carry a vector clock on every event: process order from its own component.
 
-A clock counts, per process, the events in an event's past, its own included. Where a log names no
-messages, what an event has learnt since its predecessor is a cause: for each process g whose component
-grew to v, everything of g numbered up to v happened before. The newest such event in the log becomes the
-cause, so that a gap in the log may hide a cause and never invents one; an event that two records claim is
-passed over.
+A clock counts, per process, the events in an event's past, its own included. If a log names no messages, new
+clock entries become causes: if the component of process g grew to v since the event's predecessor, all events
+of g numbered up to v happened before. The newest such event in the log becomes the cause, so that a gap in
+the log may hide a cause but never invents one; an event that two records claim is skipped.
 
-A clock is impossible if a component shrinks, an identity is used twice or a run begins again. Events are then
-numbered in file order, keep their clock so that it can be verified, and are reported.
+A clock is impossible if a component shrinks, an identity is used twice or a run begins again. Such events are
+numbered in file order, keep their clock for verification, and are reported.
 """
 
 from bisect import bisect_right
@@ -20,7 +19,7 @@ from .draft import Assembly, Draft, QuarantinedRecord, by_computation
 
 
 def clock_problem(process: str, clock: object) -> str | None:
-    """Why this cannot be the clock of an event of `process`; None if it can."""
+    """Why this cannot be the clock of an event of `process`; None if it can be."""
     if not isinstance(clock, dict):
         return "is not an object of process names and counts"
     for name, count in clock.items():
@@ -32,7 +31,7 @@ def clock_problem(process: str, clock: object) -> str | None:
 
 
 def assemble_clocked(drafts: Iterable[Draft], *, causes_from_clocks: bool) -> Assembly:
-    """Number the events of every process and, where asked, read their causes off the clocks."""
+    """Number the events of every process and, on request, derive their causes from the clocks."""
     result = Assembly()
     for group in by_computation(drafts).values():
         run = _ClockedComputation(group)
@@ -180,7 +179,7 @@ class _ClockedComputation:
 
 
 def counts(drafts: Iterable[Draft]) -> dict[str, int]:
-    """How many processes have events that are not in the order of their own clock components in the file."""
+    """The number of processes whose events are not in the order of their own clock components in the file."""
     newest: dict[tuple[str, str], int] = {}
     astray = set()
     for draft in drafts:

@@ -1,8 +1,8 @@
-"""Causes of records that name them by id, and cycles among causes, which no computation can have.
+"""Resolve causes that records name by id, and break cycles among causes.
 
-Nobody can know which edge of a cycle is wrong, so all causes among the events of a cycle are left out. So is
-a parent that is not among the drafts; either is reported. What remains is acyclic. Cost: linear in events and
-edges.
+It is unknown which edge of a cycle is wrong, so all causes among the events of a cycle are left out and
+reported; so is a parent that is not among the drafts. The remaining causes are acyclic. Cost: linear in
+events and edges.
 """
 
 from collections.abc import Callable, Sequence
@@ -113,16 +113,16 @@ def _predecessors(rows: Sequence[Row]) -> Edges:
 
 @dataclass(slots=True)
 class Parentage:
-    parents: list[list[int]]  # of each draft: distinct, in the order recorded, links last
-    linked: list[set[int]] = field(default_factory=list)  # of each draft: those of them that are links only
+    parents: list[list[int]]  # parents of each draft: distinct, in recorded order, links last
+    linked: list[set[int]] = field(default_factory=list)  # for each draft, the parents that are links only
     order: list[int] = field(default_factory=list)  # causes before effects; otherwise as recorded
     missing: int = 0
-    cyclic: int = 0  # events on a circle
+    cyclic: int = 0  # number of events on a cycle
     quarantined: list[QuarantinedRecord] = field(default_factory=list)
 
 
 def trace_parents(drafts: Sequence[Draft], find: Callable[[Draft, str], int | None]) -> Parentage:
-    """The causes of each draft; `find` tells which draft an id means to the one that names it."""
+    """The causes of each draft; `find` resolves an id that a draft names to a draft."""
     result = Parentage([])
     for draft in drafts:
         found: dict[int, str] = {}
@@ -152,7 +152,7 @@ def trace_parents(drafts: Sequence[Draft], find: Callable[[Draft, str], int | No
 
 
 def _causes_first(parents: list[list[int]]) -> list[int]:
-    """Depth-first over parents, so that a file that is in such an order already stays in it."""
+    """A depth-first order over parents; a file that is already in causal order keeps its order."""
     placed = [False] * len(parents)
     order: list[int] = []
     for root in range(len(parents)):

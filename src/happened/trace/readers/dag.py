@@ -1,10 +1,10 @@
 """Bare DAGs: records with an id and parents, such as commits, blocks and editing histories.
 
 JSON lines or a JSON list of {"id", "parents", …}; block DAGs {"GenesisID", "Blocks": [{"ID", "Parents"}]};
-editing histories {"txns": [{"parents", "agent", …}]}, where a transaction's id is its index and its agent
-the process. Others have no processes: chains are found, so that process order adds nothing to what was
-recorded (an agent that edited in two places at once becomes two processes). Recorded parents are kept,
-redundant or not.
+editing histories {"txns": [{"parents", "agent", …}]}, where a transaction's id is its index and its agent is
+the process. Other DAGs have no processes: the reader covers them with chains that add nothing to the recorded
+order (an agent that edited in two places at once becomes two processes). Recorded parents are kept, even
+redundant ones.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 
 def counts(drafts: list[Draft]) -> dict[str, int | bool]:
-    """The graph as recorded; `edges` counts distinct parents that are there."""
+    """Counts of the recorded graph; `edges` counts distinct parents that exist."""
     distinct, parentage = _trace(drafts, [])
     degrees = [len(of) for of in parentage.parents]
     has_child = {parent for of in parentage.parents for parent in of}
@@ -113,7 +113,7 @@ def drafted(source: Source, line: int, index: int, record: Any) -> Draft | Quara
     if not isinstance(parents, list) or not all(isinstance(parent, str | int) for parent in parents):
         return rejected("parents", "is not a list of ids")
     agent = record.get("agent")
-    # What is short enough becomes an attribute.
+    # Short values become attributes.
     facts = {name: str(value) for name, value in record.items() if isinstance(value, str | int | float)}
     return Draft(
         source.file,
@@ -142,25 +142,25 @@ def _time(record: dict[str, Any]) -> int | None:
 Counts = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 ROOM = 64
-"""Chains that counts have room for in the beginning."""
+"""Initial capacity, in chains, of an event's counts."""
 
 
 class Chains:
     """Processes for events that have none: a partial order covered with chains.
 
-    place[i] = (chain, seq) of event i; owners[c] is whom chain c belongs to. An event may continue a chain
-    whose last event is in its past, so that process order adds nothing to the recorded causes. Like vector
-    timestamps, each event's past is a count per chain; a chain can be continued iff all of it is in the past.
-    Greedy: an event continues its first parent's chain if it can, otherwise the longest it can. Cost: chains
-    for each event that has several parents or begins a branch.
+    place[i] = (chain, seq) of event i; owners[c] is the owner of chain c. An event may continue a chain whose
+    last event is in its past, so that process order adds nothing to the recorded causes. Each event's past is
+    a count per chain, as in vector timestamps; a chain can be continued iff all of it is in the past. The
+    choice is greedy: an event continues its first parent's chain if possible, otherwise the longest possible
+    one. Cost: chains for each event that has several parents or begins a branch.
     """
 
     def __init__(self, owners: Sequence[str]) -> None:
         self.place: list[tuple[int, int]] = [(-1, 0)] * len(owners)
         self.owners: list[str] = []
-        self.names: list[str] = []  # an owner's first chain has its name, the others owner/2, owner/3, …
-        self._of_owner: Counter[str] = Counter()  # how many chains it has
-        self._lengths = np.zeros(ROOM, np.int32)  # of the chains, and room for more
+        self.names: list[str] = []  # an owner's first chain has the owner's name, others owner/2, …
+        self._of_owner: Counter[str] = Counter()  # the number of chains of each owner
+        self._lengths = np.zeros(ROOM, np.int32)  # lengths of the chains, with spare capacity
 
     def _start(self, owner: str) -> int:
         chain = len(self.owners)
@@ -185,8 +185,8 @@ class Chains:
         return int(whole[np.argmax(self._lengths[whole])]) if whole.size else self._start(owner)
 
     def extend(self, i: int, owner: str, past: Counts, parents: Sequence[int]) -> Counts:
-        """Put event i, whose causes hold `past`, on a chain; `past` with it included, changed in place if
-        it has room."""
+        """Put event i, with the past `past`, on a chain; return `past` with the event added, changed in place
+        if its capacity suffices."""
         chain = self._choose(owner, past, parents)
         length = int(self._lengths[chain]) + 1
         self._lengths[chain] = length
@@ -199,7 +199,7 @@ class Chains:
 
 def find_chains(order: Sequence[int], parents: Sequence[Sequence[int]], owners: Sequence[str]) -> Chains:
     """Chains for events given causes first; events of different owners never share one. The counts of an
-    event are dropped with its last effect, or become those of that effect."""
+    event are dropped after its last effect, or reused for that effect."""
     chains = Chains(owners)
     awaited = [0] * len(parents)
     for of in parents:
@@ -207,7 +207,7 @@ def find_chains(order: Sequence[int], parents: Sequence[Sequence[int]], owners: 
             awaited[parent] += 1
     counts: dict[int, Counts] = {}
     for i in order:
-        free: Counts | None = None  # counts that nobody else waits for
+        free: Counts | None = None  # counts that no other event needs
         pasts = []
         for parent in parents[i]:
             awaited[parent] -= 1
@@ -226,7 +226,7 @@ def find_chains(order: Sequence[int], parents: Sequence[Sequence[int]], owners: 
 
 
 def _union(into: Counts | None, pasts: Sequence[Counts]) -> Counts:
-    """The counts of all, in `into` if that is there and has room."""
+    """The maximum of all counts, in `into` if it exists and is large enough."""
     size = max((past.size for past in pasts), default=0)
     if into is None:
         into = np.zeros(size, np.int32)

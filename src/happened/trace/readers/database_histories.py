@@ -1,4 +1,4 @@
-"""Histories of databases: who read what others wrote.
+"""Histories of databases: reads happen after the writes whose values they return.
 
 AWDIT's text: `w key value` and `r key value`, `-----` ends a transaction, `=====` a session. A transaction
 is one event of its session.
@@ -6,12 +6,12 @@ is one event of its session.
 Jepsen's JSON: operations {"process", "type", "f", "value"}, in a list or one per line. An operation that was
 invoked and completed is two events of its process. Writes are the steps `w`, `write`, `append` and `add`,
 reads are `r` and `read`; a step is [step, key, value], or an operation by itself with the value [key, value].
-Where there is one register or set, and so no key, it is a value alone, or a list of all that were read; of a
-list of two the first is taken for a key.
+With a single register or set, and so no key, the value stands alone, or is a list of all values read; the
+first element of a list of two counts as a key.
 
-Whoever read a value has the one who wrote it in his past: the transaction, or the invocation of the
-operation. A value that several wrote, or nobody did, says nothing; an attribute of the event names it. What
-read from one another in a circle cannot have happened, and is reported.
+An event that read a value has the write of that value in its past: the transaction, or the invocation of
+the operation. A value that several events wrote, or none, gives no cause; an attribute of the reading event
+lists it. Events that read from one another in a cycle cannot have happened, and are reported.
 """
 
 import json
@@ -26,9 +26,9 @@ from .source import Source
 
 WRITES, READS = ("w", "write", "append", "add"), ("r", "read")
 REGISTER = ""
-"""The key of values that name none."""
+"""The key of values without a key."""
 UNKNOWN = "reads_of_unknown_writes"
-"""The attribute of an event, and the count of an import: values read that nobody wrote, or several did."""
+"""Name of an event's attribute and of an import's count: values read that no event, or several, wrote."""
 ENDS = ("ok", "fail", "info")
 
 
@@ -83,7 +83,7 @@ def parse_jepsen(source: Source, options: Options) -> Parsed:
 
 
 def _steps(operation: dict[str, Any]) -> Iterator[tuple[bool, str]]:
-    """(whether it is a write, `key=value`) of every value that was written or read."""
+    """(whether it is a write, `key=value`) for every value that was written or read."""
     value, f = operation.get("value"), operation.get("f")
     steps = value if isinstance(value, list) else []
     if isinstance(value, list) and len(value) == 2 and (f in WRITES or f in READS):
@@ -97,7 +97,7 @@ def _steps(operation: dict[str, Any]) -> Iterator[tuple[bool, str]]:
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
-    """Of drafts whose `links` are the values they wrote and whose `parents` those they read."""
+    """Assemble drafts whose `links` are the values they wrote and whose `parents` are those they read."""
     result = Assembly()
     for group in by_computation(drafts).values():
         seq: Counter[str] = Counter()

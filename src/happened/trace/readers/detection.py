@@ -1,4 +1,4 @@
-"""Recognise the format of a file by its beginning; None where that would be a guess."""
+"""Recognise the format of a file by its beginning; None if that would be a guess."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from .table_rows import CSV_BEGINS
 
 AWDIT_STEP = re.compile(r"[rw] \S+ \S+")
 
-# The first field that is there decides; more telling ones come first.
+# The first of these fields that is present decides; more specific fields come first.
 BY_FIELDS = (
     ({"TracerIdentity", "VectorClock"}, "tokens"),
     ({"event", "tag"}, "etcd-raft"),
@@ -71,8 +71,8 @@ def _field_names(text: str) -> set[str]:
     try:
         record, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
-        # Only the beginning of the document is here, or it is too deep to be read: all fields in it are as
-        # much as can be known.
+        # The document is cut off here, or nested too deeply to parse: use all field names that occur in its
+        # beginning.
         return set(re.findall(r'"(\w+)"\s*:', text))
     while isinstance(record, list) and record:
         record = record[0]

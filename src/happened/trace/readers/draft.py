@@ -1,13 +1,13 @@
-"""What a reader makes of one foreign record, before anything is known about order.
+"""Drafts: what a reader makes of single foreign records, before it determines any order.
 
 Reading has two steps, so that one process and many Spark tasks can share the code:
 
     parse     one file, or some lines of it  ->  drafts, and what could not be understood
-    assemble  all drafts of a computation    ->  rows of the trace, and what contradicts itself
+    assemble  all drafts of a computation    ->  rows of the trace, and contradictory records
 
 A draft names its causes as its source does (`id`, `parents`, `links`, or a vector clock); an assembled row
-names them by process and seq. Nothing is dropped in silence: whatever is left out, be it a line or one
-cause of an event, is a QuarantinedRecord row.
+names them by process and seq. Nothing is dropped silently: every omission, of a line or of one cause of an
+event, is a QuarantinedRecord row.
 """
 
 import json
@@ -29,16 +29,16 @@ QUARANTINE = schema("file string, line int64?, field string?, reason string, tex
 
 _IDS = pa.field("ids", pa.list_(pa.string()), nullable=False)
 PACKED = schema("computation string, file string, line int64, drafts binary").insert(3, _IDS)
-"""Drafts on their way from the tasks that parse to those that assemble: some of a computation in each row,
-by the line of the first. Only what brings them together is in columns of its own: building and taking apart
-all the others would cost more than parsing.
+"""Drafts in transit from parsing tasks to assembling tasks: each row has some drafts of one computation, by
+the line of the first. Only the grouping columns are separate: splitting the drafts into columns would cost
+more than parsing.
 """
 
 EXCERPT = 200
-"""Characters of the offending text that are kept."""
+"""Number of characters of the offending text that are kept."""
 
 Row = dict[str, Any]
-"""One event, by the names of trace.SCHEMA."""
+"""One event, keyed by the column names of trace.SCHEMA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +68,27 @@ class Draft:
     computation: str
     process: str
     label: str | None = None
-    seq: int | None = None  # where the source numbers its events
+    seq: int | None = None  # the event's number in the source, if it has one
     kind: str = "internal"
     message: str | None = None
     to: list[str] | None = None
     time: int | None = None  # nanoseconds
-    end: int | None = None  # of a span
-    took: int | None = None  # nanoseconds, of a piece of a span that does not say when the span began
+    end: int | None = None  # end time of a span
+    took: int | None = None  # nanoseconds, for a piece of a span without a start time
     clock: dict[str, int] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
-    relevant: bool = True  # what is logged is taken to be of interest
+    relevant: bool = True  # logged events count as relevant
     carried: Row = field(default_factory=dict)  # columns of the trace that no reader interprets
     id: str | None = None
     parents: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()  # causes of another kind than parents: span links, FOLLOWS_FROM
-    shared: bool = False  # the server's half of a span whose client recorded the same id
-    channel: str | None = None  # of a span: what a queue keeps in order, see span_drafts.py
-    absent: bool = False  # set aside: stands for its parents where others name it, and makes no event
+    links: tuple[str, ...] = ()  # causes other than parents: span links, FOLLOWS_FROM
+    shared: bool = False  # the server's half of a span whose id the client recorded too
+    channel: str | None = None  # of a span: messages that a queue keeps in order, see span_drafts.py
+    absent: bool = False  # makes no event; references to it mean its parents
 
     @property
     def place(self) -> str:
-        """Where the record is; the rows of a table, which have no number, are line 0."""
+        """The record's place; rows of a table, which have no number, have line 0."""
         return f"as record {self.line} of {self.file}" if self.line else f"in {self.file}"
 
     def quarantined(self, field: str | None, reason: str, *, imported: bool = True) -> QuarantinedRecord:
@@ -119,9 +119,9 @@ Parsed = Iterator[Draft | QuarantinedRecord]
 
 @dataclass(slots=True)
 class Assembly:
-    """What became of the drafts of one import: rows in the order of their drafts, and what was left out.
+    """The result of assembling the drafts of one import: rows in the order of their drafts, and omissions.
 
-    facts   counts of what the reader had to decide, which the summary adds up
+    facts   counts of the decisions that the reader made; the summary adds them up
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -131,19 +131,19 @@ class Assembly:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the person importing says about the files; each reader takes what concerns it."""
+    """The user's options for an import; each reader uses those that concern it."""
 
     regex: str | None = None  # shiviz: with groups host, clock and event
     delimiter: str | None = None  # shiviz: matches the line before each run; group `trace` names it
-    parsers: str | None = None  # shiviz: a file of such regular expressions, by name of the log
+    parsers: str | None = None  # shiviz: a file of such expressions, by name of the log
     match: str = "unique"  # etcd-raft: pair equal messages `unique`ly or in `fifo` order
-    map: str | None = None  # map, map-spans: which field is what, as in process=node,seq=n
+    map: str | None = None  # map, map-spans: the meaning of fields, as in process=node,seq=n
     together: bool = False  # the files are parts of one computation, not one each
-    clock_order: bool = False  # spans: a process's own clock orders all of its events
+    clock_order: bool = False  # spans: each process's clock orders all of its events
 
 
 def storable(parsed: Parsed) -> Parsed:
-    """The drafts that a table can hold; those with times beyond 64 bits or invalid Unicode are
+    """The drafts that a table can store; drafts with times beyond 64 bits or invalid Unicode are
     quarantined."""
     for each in parsed:
         if isinstance(each, Draft):
@@ -184,9 +184,9 @@ def _texts(draft: Draft) -> tuple[str, ...]:
 
 FIELDS = tuple(each.name for each in fields(Draft))
 CARRIED = tuple(name for name in SCHEMA.names if name not in (*FIELDS, "causes"))
-"""Columns of the trace that are in `Draft.carried`: a draft has no field for them."""
+"""Columns of the trace that are in `Draft.carried`, since drafts have no fields for them."""
 packed: Callable[[Draft], tuple[Any, ...]] = attrgetter(*FIELDS)
-"""A draft as plain values, which are quick to write and to read; Draft(*values) unpacks them."""
+"""A draft as plain values, which are fast to write and read; Draft(*values) restores it."""
 
 
 def packed_table(drafts: Iterable[Draft]) -> pa.Table:
@@ -216,7 +216,7 @@ def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
 def left_out(
     file: str, line: int | None, record: object, field: str | None, reason: str, *, imported: bool = False
 ) -> QuarantinedRecord:
-    """Why a record, or a part of it, is left out; `record` is its text, or the value that was parsed."""
+    """A record of the reason why a record or part was left out; `record` is its text or parsed value."""
     text = record if isinstance(record, str) else json.dumps(record, default=str)
     return QuarantinedRecord(file, line, field, reason, excerpt(text), imported)
 
@@ -226,7 +226,7 @@ def table_of(quarantined: Iterable[QuarantinedRecord]) -> pa.Table:
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text, on one line."""
+    """The beginning of a text, joined to one line."""
     return " ⏎ ".join(text.strip().splitlines())[:EXCERPT]
 
 

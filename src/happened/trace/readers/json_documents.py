@@ -1,7 +1,7 @@
 """JSON: a document that is a whole file, one document per line, or several one after another.
 
-A document that was cut off is read up to its last whole record: the text is closed after the last element
-of a list of records, which the caller names by the fields that hold such lists.
+A document that was cut off is read up to its last whole record: the text is closed after the last element of
+a list of records; the caller names the fields that hold such lists.
 """
 
 import json
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 LISTS = frozenset({"data", "spans", "traces", "resourceSpans", "batches", "scopeSpans", "traceEvents"})
 LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
-"""Fields whose lists hold records, or what holds them."""
+"""Fields whose lists hold records, or objects that hold records."""
 
 NOT_BLANK = re.compile(r"\S")
 NEXT_LINE = re.compile(r"[^\n]*\n?\s*")
@@ -54,9 +54,9 @@ def object_in(source: Source, number: int, text: str, *, exact: bool = False) ->
 
 
 def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
-    """(None, document) of a file that is one, else (line, object) of each line that is one.
+    """(None, document) if the file is one document, else (line, object) for each line that is an object.
 
-    What is neither comes as a QuarantinedRecord, after the whole records of a document that was cut.
+    Anything else becomes a QuarantinedRecord, after the whole records of a document that was cut off.
     """
     text = source.text()
     try:
@@ -72,10 +72,10 @@ def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
 
 
 def _one_after_another(file: str, text: str, error: Exception) -> Iterator[tuple[int | None, Any]]:
-    """(line, document) of documents that follow one another, over any number of lines.
+    """(line, document) for consecutive documents, each over any number of lines.
 
-    Lines between them that are no JSON, such as a console has, are told and passed over. A document that
-    breaks off on a later line than it begins on ends the reading: nobody knows where the next one begins.
+    Lines between them that are not JSON, such as console output, are reported and skipped. If a document
+    breaks off on a later line than it begins on, reading ends: the beginning of the next document is unknown.
     """
     decoder = json.JSONDecoder()
     at = len(text) - len(text.lstrip())
@@ -105,9 +105,8 @@ def _one_after_another(file: str, text: str, error: Exception) -> Iterator[tuple
 
 
 def records(source: Source, lists: Iterable[str]) -> Iterator[tuple[int, Any, dict[str, Any]]]:
-    """(number, record, the innermost object it is in) of what is in lists, and in the lists that those
-    fields of objects hold; the number is a line's, or counts the records of a document.
-    """
+    """(number, record, innermost enclosing object) for the members of `lists`, and of the lists in those
+    fields of objects; the number is a line number, or counts the records of a document."""
     names = tuple(lists)
     count = 0
     for line, document in document_or_lines(source):
@@ -119,7 +118,7 @@ def records(source: Source, lists: Iterable[str]) -> Iterator[tuple[int, Any, di
 def members(
     value: Any, holder: dict[str, Any], names: tuple[str, ...]
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """(record, the innermost object it is in), as `records` tells them of a document."""
+    """(record, innermost enclosing object) for each record in `value`, as for `records`."""
     if isinstance(value, list):
         for member in value:
             yield from members(member, holder, names)
@@ -132,14 +131,14 @@ def members(
 
 
 def _before_the_cut(file: str, text: str, line: int, error: Exception) -> Iterator[tuple[None, Any]]:
-    """What is whole of a document that breaks off, and why the rest cannot be read."""
+    """The complete records of a document that breaks off, and why the rest is unreadable."""
     mended = _mended(text) if not isinstance(error, RecursionError) else None
     if mended is not None:
         yield None, mended
     number, at = None, 0
     if isinstance(error, json.JSONDecodeError):
         number, at = line + error.lineno - 1, error.pos
-    # Python reports an unterminated string where it begins, anything else that lacks an end at the end.
+    # Python reports an unterminated string at its beginning, other incomplete values at the end of the text.
     cut = "; the file ends too early" if at >= len(text.rstrip()) or "Unterminated" in str(error) else ""
     kept = "; the records before are imported" if mended is not None else ""
     reason = f"is not JSON ({error}){cut}{kept}"
@@ -160,7 +159,7 @@ def _mended(text: str) -> Any:
             stack.append(("]" if mark == "[" else "}", holds))
         elif mark in "}]":
             if not stack or stack.pop()[0] != mark:
-                return None  # not cut, but broken
+                return None  # invalid rather than cut off
             if stack and stack[-1][1]:
                 whole = (token.end(), "".join(bracket for bracket, _ in reversed(stack)))
         elif mark == ":":
@@ -170,7 +169,7 @@ def _mended(text: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    """The object or list that a text is; None if it is none."""
+    """The object or list that a text encodes; None if it encodes none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,19 +1,18 @@
-"""Any JSON lines or CSV, by a mapping of its fields to ours: `--map process=node,seq=n,time=ts:ms`.
+"""Any JSON lines or CSV, through a mapping of its fields to ours: `--map process=node,seq=n,time=ts:ms`.
 
-A source field is a name, or names joined by dots for what is within an object. Two kinds of records can be
+A source field is a name, or names joined by dots for a field within objects. Two kinds of records can be
 mapped:
 
     events   process, and any of seq, kind, message, to, time, label, computation, id, parents, and columns
              of a trace that no reader interprets, control_bytes for one
     spans    span, and any of trace, parent, service, instance, kind, start, end, label, links
 
-`time`, `start` and `end` may name their unit after a colon: ns (which is meant if nothing is said), us, ms,
-s, or iso. `kind` of an event is one of ours, or a word for one such as `sent` or `rx`; without a message an
-event is internal, whatever its kind is called. `to`, `parents` and `links` are lists, or text with commas or
-spaces between names; a parent is the `id` of another event. Where nothing says whom a message is sent to,
-it goes to those that received it. Events that are not numbered are in the order of the file. A record is one
-line, also in CSV. Fields that are not mapped become attributes; one that is mapped and that a file does not
-have at all is told.
+`time`, `start` and `end` may give a unit after a colon: ns (the default), us, ms, s, or iso. `kind` of an
+event is one of our kinds, or a synonym such as `sent` or `rx`; an event without a message is internal,
+whatever its kind says. `to`, `parents` and `links` are lists, or text with commas or spaces between names; a
+parent is the `id` of another event. If no field gives a message's destinations, they are the processes that
+received it. Unnumbered events are in file order. A record is one line, also in CSV. Unmapped fields become
+attributes; a mapped field that a file lacks entirely is reported.
 """
 
 import json
@@ -50,7 +49,7 @@ KIND_OF = {word: kind for kind, words in WORDS.items() for word in words}
 
 
 class Mapping:
-    """What --map says. TraceFormatError if it makes no sense."""
+    """A parsed --map option. TraceFormatError if it is inconsistent."""
 
     def __init__(self, text: str | None) -> None:
         if not text:
@@ -81,7 +80,7 @@ class Mapping:
             )
 
     def find(self, record: dict[str, Any], ours: str, absent: Any = None) -> Any:
-        """The value of a record for one of our fields, or what is given as absent."""
+        """The record's value for one of our fields, or `absent` if it has none."""
         path = self.source.get(ours)
         if path is None or path in record:
             return absent if path is None else record[path]
@@ -93,7 +92,7 @@ class Mapping:
         return value
 
     def get(self, record: dict[str, Any], ours: str) -> Any:
-        """The same, None if it is an empty text."""
+        """Like `find`, but None for an empty text."""
         value = self.find(record, ours)
         return None if value == "" else value
 
@@ -116,7 +115,7 @@ class Mapping:
             raise ValueError(f"{self.source[ours]} is {value!r}, which is no time in {unit}") from error
 
     def number(self, record: dict[str, Any], ours: str) -> int | None:
-        """A whole number, also if it is written as text."""
+        """A whole number, which may be written as text."""
         value = self.get(record, ours)
         if value is None:
             return None
@@ -136,7 +135,7 @@ class Mapping:
         return [str(each) for each in value] if isinstance(value, list) else [str(value)]
 
     def carried(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The columns of the trace that no reader interprets. ValueError if a value has another type."""
+        """The columns of the trace that no reader interprets. ValueError for a value of the wrong type."""
         found = {}
         for name in CARRIED:
             value, column = self.get(record, name), BY_NAME[name]
@@ -150,7 +149,7 @@ class Mapping:
         return found
 
     def others(self, record: dict[str, Any]) -> dict[str, str]:
-        """The fields that are not mapped, as attributes."""
+        """The unmapped fields, as attributes."""
         mapped = {path.partition(".")[0] for path in self.source.values()} | set(self.source.values())
         return {
             str(name): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -180,7 +179,7 @@ def parse(source: Source, options: Options) -> Parsed:
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
-    """Events: see `spans.assemble` for the others."""
+    """Assemble mapped events; `spans.assemble` does so for mapped spans."""
     every = list(drafts)
     receivers: dict[tuple[str, str | None], set[str]] = {}
     names: dict[tuple[str, str], str] = {}
@@ -205,7 +204,7 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
 
 
 def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, Any] | QuarantinedRecord]]:
-    """Objects of JSON lines, or rows of a CSV with a header, as the first line is; each line by itself."""
+    """Objects of JSON lines, or rows of a CSV with a header, as the first line shows; one record per line."""
     lines = source.lines()
     for number, text in lines:
         read = _json_records if text.lstrip()[:1] in ("{", "[") else _csv_records
@@ -215,8 +214,8 @@ def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, 
 def _json_records(
     source: Source, mapping: Mapping, lines: Iterable[tuple[int, str]]
 ) -> Iterator[tuple[int, dict[str, Any] | QuarantinedRecord]]:
-    """Fields that are mapped and in no object are told: a table without its keys, say, may seem to be in
-    order."""
+    """Records of JSON lines. Reports mapped fields that no object has: otherwise a table without its keys
+    might seem complete."""
     first: tuple[int, dict[str, Any]] | None = None
     unseen = dict.fromkeys(mapping.source)
     for number, text in lines:
@@ -237,7 +236,7 @@ def _json_records(
 def _csv_records(
     source: Source, mapping: Mapping, lines: Iterable[tuple[int, str]]
 ) -> Iterator[tuple[int, dict[str, Any] | QuarantinedRecord]]:
-    """Fields that are mapped and not in the header are told."""
+    """Records of a CSV. Reports mapped fields that the header lacks."""
     header: list[str] | None = None
     for number, text in lines:
         fields = source.fields(number, text)
@@ -264,7 +263,7 @@ def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
 
 
 def event(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
-    """The draft of an event. ValueError says what a record lacks."""
+    """The draft of an event. ValueError says which fields the record lacks."""
     message, said = mapping.text(record, "message"), mapping.text(record, "kind")
     if message is not None and (said or "").lower() not in KIND_OF:
         known = ", ".join(f"{kind} ({', '.join(words[1:])})" for kind, words in WORDS.items())

@@ -1,9 +1,9 @@
 """Logs of sends and receives: of the tracing library, of elections on a ring, and of etcd's raft.
 
-Receives are matched with sends by what both say of the message. The same content sent once and received any
-number of times is one message; sent and never received, each is lost. Anything else is ambiguous: nobody can
-tell which of several equal messages a receive got, so those events stay internal and say what they were,
-unless the channels are said to be FIFO.
+Receives are matched with sends by the message content that both record. If a content was sent once, all its
+receives are of that message; sends without receives are lost messages. Other cases are ambiguous: nothing
+shows which of several equal messages a receive got, so those events become internal and keep their
+description, unless the user declares the channels FIFO.
 """
 
 import json
@@ -25,7 +25,7 @@ from .source import Source
 
 @dataclass(slots=True)
 class Transmissions:
-    """The sends and receives of one content, as indices of drafts in file order."""
+    """The sends and receives of one message content, as indices of drafts in file order."""
 
     sends: list[int] = field(default_factory=list)
     receives: list[int] = field(default_factory=list)
@@ -42,10 +42,10 @@ def pair(
     *,
     fifo: bool = False,
 ) -> None:
-    """Set kind, message and, where the source does not say, `to`: those that received it.
+    """Set kind, message and, if the source lacks destinations, `to`: the processes that received the message.
 
-    `contents` maps what identifies a message, as far as the source tells, to its transmissions; `name`
-    gives a message the name of its send, or a receive of nothing sent a name of its own.
+    `contents` maps the identity of a message, as far as the source gives it, to its transmissions; `name`
+    names a message after its send, or after a receive without a send.
     """
     for both in contents.values():
         if not both.is_unique and not fifo:
@@ -59,15 +59,15 @@ def pair(
             send.kind, send.message = "send", name(send)
             send.to = receivers if send.to is None else send.to
         for k, i in enumerate(both.receives):
-            # A receive beyond the number of equal sends is a repetition of the last one.
+            # Receives beyond the number of equal sends are repetitions of the last one.
             send = sends[min(k, len(sends) - 1)] if sends else drafts[i]
             drafts[i].kind, drafts[i].message = "receive", name(send)
 
 
 # Logs of the DistributedClocks tracing library: JSON lines with a vector clock, and tokens for messages.
-# GenerateTokenTrace is a send and ReceiveTokenTrace a receive of the same Body.Token. Where a token was meant
-# to go is not recorded: it went to those that received it. The clocks are kept and not used for causes, so
-# that they can be verified against the tokens.
+# GenerateTokenTrace is a send and ReceiveTokenTrace a receive of the same Body.Token. The destination of a
+# token is not recorded: it counts as sent to those that received it. The clocks are kept but not used for
+# causes, so that they can be verified against the tokens.
 
 SEND, RECEIVE = "GenerateTokenTrace", "ReceiveTokenTrace"
 
@@ -135,9 +135,9 @@ def count_tokens(drafts: list[Draft]) -> dict[str, int]:
 
 
 # Traces of leader election on a ring (Peterson's algorithm): `node v0,v1,… event args`. The vector's
-# components are the nodes 0, 1, …. A `round-done` line repeats the clock of the event before it and is none
-# itself. Where every receive names its message by the last of its arguments, sends and receives are paired;
-# causes come from the clocks in either case.
+# components are the nodes 0, 1, …. A `round-done` line repeats the clock of the event before it and is no
+# event. If every receive names its message in its last argument, sends and receives are paired; causes come
+# from the clocks in either case.
 
 RING_LINE = re.compile(r"(?P<node>\d+) (?P<clock>\d+(?:,\d+)*) (?P<event>\S+)(?P<args>(?: \S+)*)\s*")
 NO_EVENT = "round-done"
@@ -162,7 +162,7 @@ def parse_ring(source: Source, options: Options) -> Parsed:
 def assemble_ring(drafts: Iterable[Draft], options: Options) -> Assembly:
     kept = list(drafts)
     for group in by_computation(kept).values():
-        contents: dict[str, Transmissions] = {}  # by the number of the message
+        contents: dict[str, Transmissions] = {}  # key: the number of the message
         for i, draft in enumerate(group):
             event, *args = (draft.label or "").split()
             if event.startswith(("send", "recv")):
@@ -175,8 +175,8 @@ def assemble_ring(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 # Traces of etcd's raft library: JSON lines whose `event` has a node id, a name and perhaps a message. Send…
 # and Receive… events carry the message's content and no id, contents repeat (heartbeats), messages get lost,
-# and a leader acknowledges to itself. What is unique is matched; the rest is ambiguous and stays unmatched
-# unless --match fifo says that channels are FIFO. Nodes have no clock but the log's order.
+# and a leader acknowledges to itself. Unique contents are matched; others stay unmatched unless --match fifo
+# declares the channels FIFO. The order of a node's events is that of the log, its only clock.
 
 RAFT_FACTS = ("role", "log", "state", "conf", "prop")
 RAFT_FATES = (
@@ -223,7 +223,7 @@ def _compact(value: Any) -> str:
 def assemble_raft(drafts: Iterable[Draft], options: Options) -> Assembly:
     result = Assembly()
     for group in by_computation(drafts).values():
-        # A message is called by its sender and the line of its send.
+        # A message is named by its sender and the line of its send.
         name = "{0.process}@{0.line}".format
         pair(group, _raft_contents(group), name, fifo=options.match == "fifo")
         seq: Counter[str] = Counter()

@@ -46,9 +46,8 @@ def parse(source: Source, options: Options) -> Parsed:
 
 
 def spans_of(document: Any) -> Iterator[tuple[dict[str, str], Any]]:
-    """(facts of the resource, span) of every span; what has no such structure comes as a span of no
-    resource.
-    """
+    """(facts of the resource, span) for every span; a value of another structure comes as a span without
+    resource."""
     for name in WRAPPERS:
         if isinstance(document, dict) and isinstance(document.get(name), dict):
             document = document[name]
@@ -85,7 +84,7 @@ def attributes(holder: Any) -> dict[str, str]:
 
 
 def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Parsed:
-    """The draft of an OTLP span of a resource with these facts."""
+    """The draft of an OTLP span whose resource has these facts."""
     return drafted(file, number, span, _span, facts)
 
 
@@ -98,7 +97,7 @@ def _span(span: Any, facts: dict[str, str]) -> Span:
     service = facts.get("service.name")
     if not service:
         raise NoSpan("service.name", "is missing from the resource; it names the process", names)
-    try:  # OTLP writes 0 where there is no time
+    try:  # OTLP writes 0 for an absent time
         times = (span.get(name) for name in ("startTimeUnixNano", "endTimeUnixNano"))
         start, end = (int(time) or None if time is not None else None for time in times)
     except (TypeError, ValueError, OverflowError):
@@ -179,7 +178,7 @@ def _printed_span(record: Any) -> Span:
 
 
 def _printed_names(record: Any) -> tuple[str, str] | None:
-    """The trace and span that an object names, or its context if it has one."""
+    """The trace and span ids in an object, or in its context if it has one."""
     if not isinstance(record, dict):
         return None
     context = record.get("context")
@@ -197,7 +196,7 @@ def _first(record: Object, *names: str) -> Any:
 
 
 def _nested(record: Any) -> Any:
-    """A row of a table of spans as the object that it was made of."""
+    """A row of a table of spans, converted back to the nested object from which it was made."""
     if not isinstance(record, dict) or "context.trace_id" not in record:
         return record
     row = dict(record)

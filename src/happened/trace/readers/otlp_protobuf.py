@@ -1,9 +1,9 @@
-"""OTLP's protobuf encoding as the documents that its JSON would be.
+"""Decode OTLP's protobuf encoding into the documents that its JSON encoding would have.
 
-Only the fields that the reader of the JSON uses are decoded; others are skipped, as protobuf wants it. A
-file is one TracesData (or ExportTraceServiceRequest, which looks the same), or several, each after its
-length in four bytes, as the collector's file exporter writes. Own code, because the wire format is a page
-and the generated classes would come with two packages that nothing else here needs.
+Only fields that the JSON reader uses are decoded; others are skipped, as protobuf requires. A file is one
+TracesData (or ExportTraceServiceRequest, which looks the same), or several, each after a four-byte length, as
+the collector's file exporter writes. The decoder is our own, because the wire format is a page and the
+generated classes would need two packages that nothing else here needs.
 
 https://protobuf.dev/programming-guides/encoding and opentelemetry-proto, trace/v1/trace.proto.
 """
@@ -17,11 +17,11 @@ from .draft import QuarantinedRecord
 from .source import Source
 
 MOST_BYTES = 1 << 25
-"""Of one message after a length; gRPC's limit is 4 MB. It tells a length from the beginning of a message."""
+"""Limit of one length-prefixed message; gRPC's is 4 MB. It tells a length from the start of a message."""
 
 VARINT, BYTES = 0, 2
 FIXED = {1: 8, 5: 4}
-"""Wire types, and how many bytes those of fixed size have."""
+"""Wire types of fixed size, with their numbers of bytes."""
 
 Decode = Callable[[Any], Any]
 
@@ -31,12 +31,12 @@ class _Damaged(ValueError):
 
 
 def is_protobuf(head: bytes) -> bool:
-    """Whether a file begins as such a message, or the length of one, does; no JSON or text does.
+    """Whether a file begins with such a message, or its length; JSON and text never do.
 
-    A message begins with a resource's spans, field 1, and those with field 1, 2 or 3.
+    A message begins with field 1, the spans of a resource, whose own fields are 1, 2 or 3.
     """
     if not any(byte < 0x20 and byte not in b"\t\n\r" for byte in head):
-        return False  # a text that begins with a blank line begins like a message; lengths are no text
+        return False  # a text can begin with a blank line like a message; lengths are no text
     at = _start(head)
     try:
         _, after = _varint(head, at + 1)
@@ -124,7 +124,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 Fields = dict[int, tuple[str, Decode, bool]]
-"""By number: the name in JSON, how to decode it, and whether it repeats."""
+"""Key: the field number. Value: the name in JSON, the decoder, and whether the field repeats."""
 
 
 def _message(data: Any, fields: Fields) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _message(data: Any, fields: Fields) -> dict[str, Any]:
 
 
 def _whole_resources(data: bytes) -> Iterator[dict[str, Any]]:
-    """A document for each resource that is whole, of a message that is not."""
+    """From an incomplete message, a document for each resource that is complete."""
     with suppress(_Damaged):
         for number, value in _fields(data):
             if number == 1:

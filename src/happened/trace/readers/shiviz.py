@@ -1,11 +1,11 @@
-r"""ShiViz and GoVector logs: whatever text a regular expression finds host, clock and event in.
+r"""ShiViz and GoVector logs: a regular expression finds the host, clock and event in the text.
 
 The expression is JavaScript's, as in ShiViz, (?<host>…), or Python's, (?P<host>…); it may span lines and need
 match no more than a part of one.
-It comes from --regex, from a file of {"log", "parser", "delimiter"} objects (--parsers), from the log
-itself, if that begins with it (its second line may then be the delimiter), or is GoVector's own,
-(?<host>\S*) (?<clock>{.*})\n(?<event>.*). A delimiter matches the line before each run of several; its
-group `trace` names the run. Other groups become attributes.
+The expression comes from --regex; from a file of {"log", "parser", "delimiter"} objects (--parsers); from the
+log itself, if its first line is one (its second line may then be the delimiter); or it is GoVector's own,
+(?<host>\S*) (?<clock>{.*})\n(?<event>.*). A delimiter matches the line before each of several runs; its group
+`trace` names the run. Other groups become attributes.
 
 A log holds no message names: causes are read off the clocks, see clocked.py.
 """
@@ -66,7 +66,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 
 class _Log:
-    """The text with its line numbers, and the lines in which something was found."""
+    """The text with its line numbers, and the lines in which the expression matched."""
 
     def __init__(self, file: str, text: str, start: int) -> None:
         self.file, self.text, self.start = file, text, start
@@ -80,7 +80,7 @@ class _Log:
         self._found.update(range(self.line(match.start()), self.line(match.end() - 1) + 1))
 
     def unmatched(self, regex: str) -> Iterator[QuarantinedRecord]:
-        """The lines in which nothing was found; TraceFormatError if that is all of them."""
+        """The lines without a match; TraceFormatError if no line has one."""
         numbered = enumerate(self.text[self.start :].split("\n"), start=self.line(self.start))
         lines = [(number, text) for number, text in numbered if text.strip()]
         left = [(number, text) for number, text in lines if number not in self._found]

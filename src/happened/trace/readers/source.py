@@ -1,8 +1,8 @@
-"""A file to import, as numbered lines: compressed or not, whole or cut, UTF-8 or nearly.
+"""A file to import, as numbered lines; it may be compressed, cut off, or not quite UTF-8.
 
-`Source` is all a reader sees of a file, so that lines can as well come from a Spark partition.
-Bytes that are not UTF-8 are replaced and a compressed stream that ends too early is read as far as it
-goes; either is remembered in `faults`, which is complete once the lines have been consumed.
+Readers see files only as `Source`, so that lines can also come from a Spark partition. Bytes that are not
+UTF-8 are replaced, and a compressed stream that ends too early is read as far as it goes; both are recorded
+in `faults`, which is complete once all lines have been read.
 """
 
 import csv
@@ -24,8 +24,8 @@ from .draft import QuarantinedRecord, excerpt, left_out
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
 CUT = "the compressed file is cut or damaged"
-MOST_LOOKED_AT = 1 << 16  # characters, to tell a format
-TYPICAL_RATIO = 12  # of logs, compressed by either
+MOST_LOOKED_AT = 1 << 16  # characters read to detect a format
+TYPICAL_RATIO = 12  # uncompressed to compressed size of logs, for either compression
 BYTE_ORDER_MARK = "﻿"
 
 
@@ -40,9 +40,8 @@ class Source:
     path: AnyPath | None = None  # where the whole file is; None of a part, or of text that is in no file
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """(number, text) of every line that is not blank, without its end; not what is left of the line in
-        which a compressed file was cut.
-        """
+        """(number, text) of every line that is not blank, without its line end; without the partial line at
+        which a compressed file was cut off."""
         for number, text in self.numbered:
             is_whole = text.endswith("\n") or not any(fault.reason.startswith(CUT) for fault in self.faults)
             if text.strip() and is_whole:
@@ -54,8 +53,8 @@ class Source:
         return left_out(self.file, number, record, field, reason)
 
     def fields(self, number: int, text: str) -> list[str] | QuarantinedRecord:
-        """The fields of a line of CSV. Each line stands by itself: an open quote must not swallow the rest of
-        the file."""
+        """The fields of one line of CSV. Lines are parsed separately, so that an open quote cannot swallow
+        the rest of the file."""
         try:
             (fields,) = csv.reader([text], strict=True)
         except csv.Error as error:
@@ -116,7 +115,7 @@ def open_piece(path: AnyPath, begin: int, end: int, first_line: int, computation
 
 
 def lines_begun(path: AnyPath, begin: int, end: int) -> int:
-    """How many lines begin within [begin, end): at the file's beginning, and after each line's end."""
+    """The number of lines that begin within [begin, end): at the file's start, and after each line end."""
     count = 1 if begin == 0 and end > 0 else 0
     with path.open("rb") as raw:
         raw.seek(max(begin - 1, 0))
@@ -139,7 +138,7 @@ def compression_of(path: AnyPath) -> str | None:
 
 
 def uncompressed_size(path: AnyPath) -> int:
-    """How many bytes a file has, or, of a compressed one, about how many it will have."""
+    """The size of a file in bytes; for a compressed file, an estimate of its uncompressed size."""
     if not path.is_file():
         return 0
     return size_of(path) * (TYPICAL_RATIO if is_compressed(path) else 1)
@@ -167,7 +166,7 @@ class _UpToTheCut(io.RawIOBase):
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            # An OSError without a number is gzip's word, and Arrow's, for a damaged stream.
+            # gzip and Arrow report a damaged stream as an OSError without a number.
             self._failed, chunk = True, b""
             self._tell(error)
         buffer[: len(chunk)] = chunk
@@ -178,9 +177,8 @@ class _UpToTheCut(io.RawIOBase):
 def _opened(
     path: AnyPath, faults: list[QuarantinedRecord], number: Callable[[], int] = lambda: 0
 ) -> Iterator[IO[bytes]]:
-    """The bytes of a file, uncompressed. That a stream is cut or damaged is noted before what is left of its
-    last line is read; `number` is the last line before that.
-    """
+    """The bytes of a file, uncompressed. A cut or damaged stream is recorded before the rest of its last line
+    is read; `number` gives the number of the last line before that."""
 
     def note(error: Exception) -> None:
         where = " after this line" if number() else ""

@@ -1,10 +1,10 @@
-"""What every format of spans has in common: one draft per span, with its process, kind, queue and peer.
+"""The common part of all formats of spans: one draft per span, with its process, kind, queue and peer.
 
-A process is an instance of a service. `Instance.of` names it from whatever the source says about the place a
-span ran in, the most telling fact first; a service of which nothing else is known is one instance.
+A process is an instance of a service. `Instance.of` names it from the source's facts about where a span ran,
+the most specific fact first; a service without such facts is one instance.
 
-A *channel* is what a queue keeps in order: the messages of one key, session, conversation or ordering group,
-or else of one partition, of one destination. Where attributes name none, nothing is in order.
+A *channel* is a set of messages that a queue keeps in order: those of one key, session, conversation or
+ordering group, or else of one partition, of one destination. Without such attributes, nothing is in order.
 """
 
 import json
@@ -61,19 +61,19 @@ class Instance:
 
     @classmethod
     def of(cls, service: str, facts: Mapping[str, str]) -> "Instance":
-        """The instance that the first of INSTANCE_FACTS names that are all among these facts."""
+        """The instance named by the first entry of INSTANCE_FACTS that these facts contain completely."""
         known = (names for names in INSTANCE_FACTS if all(facts.get(name) for name in names))
         return cls(service, at(service, ":".join(facts[name] for name in next(known, ()))))
 
 
 def at(service: str, place: str) -> str:
-    """`service@place`; a tilde in either is written %7E, for it begins the name of a lane."""
+    """`service@place`; a tilde in either becomes %7E, since a tilde separates the name of a lane."""
     return (f"{service}@{place}" if place else service).replace(LANE, "%7E")
 
 
 @dataclass(slots=True)
 class Span:
-    """One span as its source has it; times are nanoseconds."""
+    """One span as its source records it; times are nanoseconds."""
 
     trace: str
     id: str
@@ -87,7 +87,7 @@ class Span:
     links: tuple[str, ...] = ()
     shared: bool = False
     error: bool = False
-    took: int | None = None  # where the end is not known because the start is not
+    took: int | None = None  # duration, if the end is unknown because the start is
 
     def draft(self, file: str, line: int) -> Draft:
         facts = {"trace": self.trace, "span": self.id, "service": self.place.service}
@@ -118,7 +118,7 @@ def span_id(trace: str, span: str) -> str:
 
 
 class SpanNames(NamedTuple):
-    """What is known of a span that cannot be imported."""
+    """The known names of a span that cannot be imported."""
 
     trace: str
     id: str
@@ -126,7 +126,7 @@ class SpanNames(NamedTuple):
 
 
 class NoSpan(Exception):
-    """A record cannot be imported as a span. If its names are known, its children become its parents'."""
+    """A record cannot be imported as a span. If its names are known, its children get its parents."""
 
     def __init__(self, field: str | None, reason: str, names: SpanNames | None = None) -> None:
         super().__init__(reason)
@@ -134,8 +134,8 @@ class NoSpan(Exception):
 
 
 def drafted(file: str, line: int, record: Any, read: Callable[..., Span], *context: Any) -> Parsed:
-    """What becomes of a record that `read(record, *context)` makes a span of; one that was quarantined
-    already stays so."""
+    """The result for a record that `read(record, *context)` turns into a span; a record that is already
+    quarantined stays so."""
     if isinstance(record, QuarantinedRecord):
         yield record
         return
@@ -149,7 +149,7 @@ def drafted(file: str, line: int, record: Any, read: Callable[..., Span], *conte
 
 
 def texts(attributes: Any) -> dict[str, str]:
-    """Attributes as strings: values that are none are written as JSON."""
+    """Attributes as strings; values that are not strings are written as JSON."""
     return {
         str(name): value if isinstance(value, str) else json.dumps(value)
         for name, value in as_object(attributes).items()
@@ -157,8 +157,8 @@ def texts(attributes: Any) -> dict[str, str]:
 
 
 def nanoseconds(value: Any) -> int | None:
-    """A time since 1970, ISO 8601 or a number whose size tells its unit; None if there is none. ValueError if
-    it cannot be read."""
+    """A time since 1970, as ISO 8601 or a number whose size shows its unit; None if absent. ValueError if it
+    cannot be read."""
     if value is None or value == "":
         return None
     if isinstance(value, str) and not value.lstrip("-").replace(".", "", 1).isdigit():
@@ -169,7 +169,7 @@ def nanoseconds(value: Any) -> int | None:
     for unit, above in ((1, 1e17), (1000, 1e14), (1_000_000, 1e11), (1_000_000_000, 0)):
         if abs(number) >= above:
             whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
-            return int(value) * unit if whole else round(number * unit / 1000) * 1000  # doubles know no more
+            return int(value) * unit if whole else round(number * unit / 1000) * 1000  # as precise as doubles
     raise ValueError(f"{value!r} is no number")
 
 
@@ -201,15 +201,15 @@ def is_partition(channel: str) -> bool:
 
 
 def callee_of(attributes: Mapping[str, str], kind: str) -> str | None:
-    """The callee that a span names: of a client or producer by any of PEERS, of other kinds by
-    NAMED_PEERS only."""
+    """The callee that a span names: for a client or producer any of PEERS counts, for other kinds only
+    NAMED_PEERS."""
     if kind in ("server", "consumer"):
         return None
     return first_of(attributes, NAMED_PEERS + PEERS if kind in ("client", "producer") else NAMED_PEERS)
 
 
 def caller_of(attributes: Mapping[str, str], kind: str) -> str | None:
-    """The caller that a server's or consumer's span names; for a consumer at least the broker."""
+    """The caller that a server's or consumer's span names; for a consumer at least the broker is known."""
     if kind not in ("server", "consumer"):
         return None
     return first_of(attributes, (*NAMED_PEERS, "messaging.system") if kind == "consumer" else NAMED_PEERS)

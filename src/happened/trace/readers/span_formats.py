@@ -1,6 +1,6 @@
 """Spans as tracing systems write them: Jaeger, Zipkin, AWS X-Ray and Datadog as JSON, Nezha as CSV.
 
-Of each format there is a function that makes a Span of a record, or raises NoSpan.
+Each format has a function that turns a record into a Span, or raises NoSpan.
 """
 
 import json
@@ -14,8 +14,8 @@ from .span_drafts import Instance, NoSpan, Span, SpanNames, at, drafted, known_k
 
 # Jaeger: {"data": [trace, …]} as its API gives it, a trace by itself, or one span per line. A trace is
 # {"traceID", "spans", "processes"}. CHILD_OF references are parents, FOLLOWS_FROM references are links;
-# either may point into another trace. Times are microseconds. A process is a serviceName at what its
-# process's tags tell: a pod, a host and pid, an address. Jaeger v2 answers in OTLP.
+# either may point into another trace. Times are microseconds. A process is a serviceName together with the
+# pod, host and pid, or address in the tags of its process. Jaeger v2 answers in OTLP.
 
 
 def parse_jaeger(source: Source, options: Options) -> Parsed:
@@ -141,7 +141,7 @@ def _zipkin_span(span: Any) -> Span:
 
 
 def _zipkin_place(endpoint: Any) -> Instance | None:
-    """The service and address of an endpoint; the address alone if no service is named."""
+    """The service and address of an endpoint; only the address if it names no service."""
     found = as_object(endpoint)
     address, port = str(found.get("ipv4") or found.get("ipv6") or ""), found.get("port")
     where = f"{address}:{port}" if address and port else address
@@ -152,7 +152,7 @@ def _zipkin_place(endpoint: Any) -> Instance | None:
 
 
 def _zipkin_version_2(span: Any) -> Iterator[Any]:
-    """The span as it is, or the halves of a v1 span as v2 has them."""
+    """A v2 span unchanged, or the halves of a v1 span converted to v2."""
     old = isinstance(span, dict) and "localEndpoint" not in span
     if not old or not ("annotations" in span or "binaryAnnotations" in span):
         yield span
@@ -186,10 +186,10 @@ def _zipkin_version_2(span: Any) -> Iterator[Any]:
         yield half
 
 
-# AWS X-Ray segment documents: as the daemon takes them, one per line or in a list, or as `aws xray
-# batch-get-traces` gives them, in strings within {"Traces": [{"Segments": [{"Document"}]}]}. A segment is the
-# server's side of a call, its subsegments are what it did; those with a namespace are the client's side of
-# calls, and name the segment they called as their child. Times are seconds since 1970.
+# AWS X-Ray segment documents: as the daemon accepts them, one per line or in a list; or as `aws xray
+# batch-get-traces` returns them, as strings within {"Traces": [{"Segments": [{"Document"}]}]}. A segment is
+# the server's side of a call, its subsegments are its activities; a subsegment with a namespace is the
+# client's side of a call, and names the called segment as its child. Times are seconds since 1970.
 
 XRAY_PLACES = (("ec2", "instance_id"), ("ecs", "container"), ("ecs", "container_id"), ("eks", "pod"))
 
@@ -254,7 +254,7 @@ def parse_datadog(source: Source, options: Options) -> Parsed:
 
 def _datadog_span(span: Any) -> Span:
     wrapped = as_object(as_object(span).get("attributes"))
-    span = wrapped if "trace_id" in wrapped else span  # as the search of the API wraps it
+    span = wrapped if "trace_id" in wrapped else span  # the search API wraps spans
     if not isinstance(span, dict) or not {"trace_id", "span_id"} <= span.keys():
         raise NoSpan("span_id", "is no span with trace_id and span_id")
     trace, id, parent = str(span["trace_id"]), str(span["span_id"]), span.get("parent_id")

@@ -1,9 +1,9 @@
-"""The events of spans and the edges between them: what happened before what, and how that is known.
+"""The events of spans and the edges of happened-before between them, with the evidence for each edge.
 
-A span is two events, its start and its end. Edges, by kind:
+A span has two events, its start and its end. The edges, by kind:
 
     recorded   parent    a span started after the start of its parent
-               link      and after the start of a span it links to
+               link      a span started after the start of a span that it links to
                request   a call: the caller's start is a send, the callee's start its delivery
                publish   a message through a queue: from the producer's start to the consumer's
     implied    span      a span ends after it starts
@@ -11,18 +11,18 @@ A span is two events, its start and its end. Edges, by kind:
                nested    a span that is not detached ends before its parent
                sequence  of two spans of one parent, or of one thread or task, the one that ended before the
                          other started comes first, by the clock they share
-               queue     what an instance sends to, or handles of, one channel is in the order of its clock
+               queue     events of an instance that send to, or handle, one channel follow its clock
                clock     the order of a process's clock, with --clock-order only
                message   a message leaves, or arrives, apart from the start or end of its span
 
-A span is *detached* if the record says that its parent did not wait for it: it is on the other side of a
-queue, or ended later by the same clock, or, where clocks differ, took longer than its parent. Nothing is
-concluded from a time that is missing or an end before its start. Implied orders of clocks that contradict
-the record are left out.
+A span is *detached* if the record shows that its parent did not wait for it: it is on the other side of a
+queue, or ended later than its parent by the same clock, or, if their clocks differ, took longer than its
+parent. A missing time, or an end before its start, implies nothing. Implied edges that contradict the record
+are left out.
 
-A span has more than two events only where one event would have to be two things: a batch delivers each of its
-messages, a span with several remote children receives each return, and a span that is itself a delivery sends
-what its children received by an event of its own.
+A span has more than two events only if one event would need two roles: a batch delivers each of its messages
+separately, a span with several remote children receives each return, and a span whose start is a delivery has
+a separate event that sends to its children.
 """
 
 import heapq
@@ -40,12 +40,12 @@ RECORDED = frozenset({"parent", "link", "request", "publish"})
 BY_CLOCK = frozenset({"sequence", "queue", "clock"})
 
 MOST_PAIRED = 1000
-"""Spans of one parent, thread or task of which every pair is looked at where clocks contradict the record;
-of more, orders that only follow from a contradicted one may be left out with it.
+"""Up to this many spans of one parent, thread or task, all pairs are ordered when clocks contradict the
+record; with more, orders that only follow from a contradicted one may be left out with it.
 """
 
 NEVER_ENDS = 1 << 63
-"""Later than every time."""
+"""Later than every other time."""
 
 LOCAL, CALL, PUBLISH, LINK = "local", "request", "publish", "link"
 
@@ -54,13 +54,13 @@ LOCAL, CALL, PUBLISH, LINK = "local", "request", "publish", "link"
 class SpanEvent:
     """One event of a span, before it has a place on a lane.
 
-    owner    the instance, or the queue of an instance, on one of whose lanes it is
-    within   the span on whose lane it may be while that is open; -1: on no span's
-    before   (event, kind of edge) of those before it
+    owner    the instance, or the queue of an instance, whose lanes may hold the event
+    within   the span on whose lane the event may be while the span is open; -1: none
+    before   (event, kind of edge) for each direct predecessor
     """
 
     span: int
-    what: str  # start, end, or what else it is
+    what: str  # start, end, or another role
     owner: str
     time: int | None = None
     kind: str = "internal"
@@ -71,11 +71,11 @@ class SpanEvent:
 
 
 class SpanGraph:
-    """Events 2i and 2i + 1 are the start and the end of span i; the others follow.
+    """Events 2i and 2i + 1 are the start and the end of span i; additional events follow.
 
-    senders    of each message, its send
-    detached   how many spans are
-    dropped    how many implied edges contradicted the record
+    senders    the send of each message
+    detached   number of detached spans
+    dropped    number of implied edges that contradicted the record
     """
 
     def __init__(self, spans: Sequence[Draft], parentage: Parentage) -> None:
@@ -91,9 +91,9 @@ class SpanGraph:
             self.events.append(SpanEvent(i, "start", span.process, span.time))
             self.events.append(SpanEvent(i, "end", span.process, span.end, within=i))
             self._before(2 * i + 1, 2 * i, "span")
-        requests: list[list[int]] = [[] for _ in spans]  # of each span, those who received its message
+        requests: list[list[int]] = [[] for _ in spans]  # for each span, the spans that received its message
         incoming: list[list[int]] = [[] for _ in spans]
-        returns: list[list[int]] = [[] for _ in spans]  # of each span, the callees whose return it received
+        returns: list[list[int]] = [[] for _ in spans]  # for each span, the callees whose return it received
         self._ties: dict[tuple[int, int], str] = {}
         for i, of in enumerate(parentage.parents):
             for j in of:
@@ -134,7 +134,7 @@ class SpanGraph:
         return PUBLISH if (self._kind[j], self._kind[i]) == ("producer", "consumer") else LOCAL
 
     def _wait(self, i: int, j: int, tie: str, returns: list[list[int]]) -> None:
-        """Add an edge from span i to the end of span j if j waited for i."""
+        """Add an edge from the end of span i to the end of span j if j waited for i."""
         if tie == LOCAL:
             self._local_parents[i].append(j)
         if tie in (PUBLISH, LINK):
@@ -154,7 +154,7 @@ class SpanGraph:
                 self._lane_parent[i] = self.events[2 * i].within = j
 
     def _send(self, requests: list[list[int]], incoming: list[list[int]]) -> None:
-        """Make the start of every span that sent something a send, or add one after it."""
+        """Turn the start of every span that sent a message into a send, or add a send after it."""
         by_channel: dict[tuple[str, str], list[list[int]]] = {}
         for j, span in enumerate(self.spans):
             if not requests[j] and self._kind[j] != "producer":
@@ -171,14 +171,13 @@ class SpanGraph:
             self._follow(self._by_time(runs))
 
     def _sent_to(self, j: int, receivers: Sequence[int]) -> str | None:
-        """The channel that span j sent to. The one that a consumer names is what it took its message from,
-        and a call goes through no queue, whatever its caller had to do with one.
-        """
+        """The channel that span j sent to. A consumer's channel is where it took its message from, and a call
+        goes through no queue, even if its caller names one."""
         queued = self._kind[j] == "producer" or any(self._ties[i, j] == PUBLISH for i in receivers)
         return self.spans[j].channel if queued and self._kind[j] != "consumer" else None
 
     def _name(self, i: int) -> str:
-        """What the message of a span is called: the span's id, and its name, for people."""
+        """The name of a span's message: the span's id, and the span's name for readers."""
         return f"{self.spans[i].id} {self.spans[i].label or ''}".rstrip()
 
     def _make_send(self, event: int, name: str) -> None:
@@ -191,9 +190,8 @@ class SpanGraph:
         self.events[event].kind, self.events[event].message = "send", unique
 
     def _deliver(self, requests: list[list[int]], incoming: list[list[int]]) -> list[list[list[int]]]:
-        """Make the starts of callees and consumers deliveries, or add some before them. Returns what was
-        taken from each queue: of each span, a run of deliveries.
-        """
+        """Turn the starts of callees and consumers into deliveries, or add deliveries before them. Return the
+        deliveries from each queue, as one run for each span."""
         sent_by = {self.events[event].span: name for name, event in self.senders.items()}
         queues: dict[str, list[list[int]]] = {}
         for i, sources in enumerate(incoming):
@@ -223,9 +221,8 @@ class SpanGraph:
         return list(queues.values())
 
     def _handle(self, queues: list[list[list[int]]]) -> None:
-        """Put what was taken from each queue in order. A batch is handed over at once, and in which order it
-        names its messages tells nothing: they stand in one in which they can have been sent.
-        """
+        """Order the deliveries from each queue. A batch is handed over at once, and the order in which it
+        lists its messages is no evidence: they are put in an order in which they can have been sent."""
         levels = [self._by_time(runs) for runs in queues]
         if any(len(run) > 1 for runs in queues for run in runs):
             for earlier_runs, later_runs in (pair for level in levels for pair in pairwise(level)):
@@ -236,7 +233,7 @@ class SpanGraph:
             rank = {event: at for at, event in enumerate(self._consistent_order())}
 
             def sent_at(delivery: int) -> tuple[int, int]:
-                """The place of its send in that order; of those on a circle of the record, the time."""
+                """The position of the delivery's send in that order; if the send is on a cycle, its time."""
                 send = self.senders[self.events[delivery].message or ""]
                 return rank.get(send, len(rank)), self.spans[self.events[send].span].time or 0
 
@@ -249,9 +246,9 @@ class SpanGraph:
             self._follow(level)
 
     def _is_received_only(self, i: int, receivers: Sequence[int]) -> bool:
-        """Whether a span only fetched a message that another span, which it started, was given.
+        """Whether a span only fetched a message that was given to another span, which it started.
 
-        A span that polls a broker and one that processes what it got both name the producer.
+        The span that polls a broker and the span that processes the message both name the producer.
         """
         if len(receivers) == 1:
             return False
@@ -281,7 +278,7 @@ class SpanGraph:
         return f"{self.spans[i].process}{LANE}[{f'{group}:' if group else ''}{channel}]"
 
     def _by_time(self, runs: Iterable[list[int]]) -> list[list[list[int]]]:
-        """The timed runs of one clock in the order of time, grouped by equal times."""
+        """The timed runs of one clock in order of time, grouped by equal times."""
         at: dict[int, list[list[int]]] = {}
         for run in runs:
             time = self.spans[self.events[run[0]].span].time
@@ -290,14 +287,14 @@ class SpanGraph:
         return [at[time] for time in sorted(at)]
 
     def _follow(self, level: list[list[list[int]]]) -> None:
-        """Add edges from each group of runs to the next group in time."""
+        """Add edges from each group of runs to the next group in order of time."""
         for earlier_runs, later_runs in pairwise(level):
             for run in later_runs:
                 for earlier in earlier_runs:
                     self._before(run[0], earlier[-1], "queue")
 
     def _return(self, returns: list[list[int]]) -> None:
-        """Make the ends of callees sends of what their callers' ends receive."""
+        """Turn the ends of callees into sends of the messages that their callers' ends receive."""
         answered = {i for callees in returns for i in callees}
         for j, callees in enumerate(returns):
             for i in callees:
@@ -313,9 +310,8 @@ class SpanGraph:
                 self.events[arrival].kind, self.events[arrival].message = "deliver", self.events[end].message
 
     def _threads_of_control(self) -> list[list[tuple[int, int, int]]]:
-        """Spans (with start and end) that one clock tells the order of: of one parent, of one thread or
-        task. One without an end that is known can only come after others.
-        """
+        """Spans (with start and end) that one clock orders: spans of one parent, of one thread or task. A
+        span without a known end can only come after others."""
         groups: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         for i, span in enumerate(self.spans):
             times = interval(span)
@@ -331,9 +327,9 @@ class SpanGraph:
         return list(groups.values())
 
     def _note_peers(self, requests: list[list[int]], parentage: Parentage) -> None:
-        """Whom spans called, or were called by, where the other side recorded nothing.
+        """Record the peers of spans: whom they called or who called them, if that side recorded nothing.
 
-        Calls within a call are layers of one: the innermost spans tell of it.
+        Nested calls are layers of one call: only the innermost spans record its peer.
         """
         facts = [span.attributes for span in self.spans]
         callees = [callee_of(*of) for of in zip(facts, self._kind, strict=True)]
@@ -352,8 +348,8 @@ class SpanGraph:
                 self.events[2 * i].notes["caller"] = caller
 
     def drop_contradictions(self) -> None:
-        """Leave out the orders by clock that close a cycle with what is recorded."""
-        # What was not told, since it follows, may follow no longer: tell every pair before some are left out.
+        """Leave out the clock orders that close a cycle with the recorded edges."""
+        # A pair implied by other pairs may lose them below: so add every pair before some are left out.
         for group in self._groups:
             if len(group) <= MOST_PAIRED:
                 for (earlier, _, end), (later, start, _) in permutations(group, 2):
@@ -365,7 +361,7 @@ class SpanGraph:
             event.before = kept
 
     def _consistent_order(self) -> list[int]:
-        """Events in an order that no recorded edge contradicts, nor one of a clock that agrees with those."""
+        """An order of events that contradicts no recorded edge, and no clock edge consistent with these."""
         order = causes_first(self.events)
         if len(order) == len(self.events):
             return order
@@ -375,7 +371,7 @@ class SpanGraph:
         return causes_first(events)
 
     def _without_circles(self) -> Iterator[tuple[int, list[tuple[int, str]]]]:
-        """Of each event on a circle, the edges to it without those by which a clock closed the circle."""
+        """For each event on a cycle, its incoming edges without the clock edges that close the cycle."""
         for circle in circles([[earlier for earlier, _ in event.before] for event in self.events]):
             members = set(circle)
             for at in circle:
@@ -384,9 +380,9 @@ class SpanGraph:
 
 
 def causes_first(events: Sequence[SpanEvent]) -> list[int]:
-    """A topological order that follows the recorded times as far as it can, so that lanes read well.
+    """A topological order that follows recorded times as far as it can, so that lanes are easy to read.
 
-    What is on a cycle, or after one, is not in it.
+    Events on a cycle, or after one, are left out.
     """
     unmet = [len(event.before) for event in events]
     effects = effects_of(events)
@@ -407,7 +403,7 @@ def causes_first(events: Sequence[SpanEvent]) -> list[int]:
 
 
 def effects_of(events: Sequence[SpanEvent]) -> list[list[int]]:
-    """The events to which there is an edge from each event."""
+    """For each event, the events to which it has an edge."""
     effects: list[list[int]] = [[] for _ in events]
     for e, event in enumerate(events):
         for earlier, _ in event.before:
@@ -416,17 +412,17 @@ def effects_of(events: Sequence[SpanEvent]) -> list[list[int]]:
 
 
 def interval(span: Draft) -> tuple[int, int] | None:
-    """When a span started and ended, if both are recorded and possible."""
+    """The start and end of a span, if both are recorded and the end is not before the start."""
     if span.time is None or span.end is None or span.end < span.time:
         return None
     return span.time, span.end
 
 
 def sequences(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """(earlier, later) of spans (name, start, end) that do not overlap, without what follows from others.
+    """(earlier, later) for spans (name, start, end) that do not overlap, without pairs implied by others.
 
-    A span that ended before a third one started that itself ended before this one is not told again. Equal
-    times order nothing.
+    If one span ended before a second started, and the second ended before a third started, the first and
+    third are not paired. Equal times imply no order.
     """
     by_end = deque(sorted(spans, key=lambda span: span[2]))
     ended: deque[tuple[int, int, int]] = deque()

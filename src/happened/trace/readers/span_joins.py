@@ -1,9 +1,9 @@
-"""Which request traces are one computation: those that name spans of one another or share a channel.
+"""Which request traces form one computation: traces that name each other's spans or share a channel.
 
-A channel (see span_drafts.py) is in order across the traces whose messages it carries, so that these are
-judged together. One that carries more than MOST_JOINED traces would make a computation too wide to be
-stamped: its order is kept within each trace only, and the summary counts it. spark/draft_frames.py joins
-on Spark what `TraceJoins` collected there.
+A channel (see span_drafts.py) keeps order across the traces whose messages it carries, so these traces are
+judged together. A channel with more than MOST_JOINED traces would make a computation too wide to be stamped:
+its order is kept only within each trace, and the summary counts it. On Spark, spark/draft_frames.py joins
+traces from the values that `TraceJoins` collected there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,10 @@ MOST_JOINED = 1000
 
 
 class TraceJoins:
-    """What is seen of drafts one by one.
+    """Evidence for joins, collected draft by draft.
 
-    named     by id of a span, the traces other than its own in which it is named
-    carried   by channel, the traces whose messages it carries, as far as there are MOST_JOINED
+    named     span id -> the traces other than its own that name it
+    carried   channel -> the traces whose messages it carries, up to MOST_JOINED
     """
 
     def __init__(self) -> None:
@@ -38,8 +38,8 @@ class TraceJoins:
         return sum(len(traces) > MOST_JOINED for traces in self.carried.values())
 
     def leaders(self, drafts: Iterable[Draft]) -> dict[str, str]:
-        """Of each trace that belongs to others, the smallest id among them. `drafts` are all that were added;
-        they are looked at only if some trace names another's spans."""
+        """For each trace joined with others, the smallest id in its group. `drafts` are all drafts that were
+        added; they are read only if some trace names another trace's spans."""
         groups = [traces for traces in self.carried.values() if 1 < len(traces) <= MOST_JOINED]
         if self.named:
             groups += [
@@ -51,8 +51,8 @@ class TraceJoins:
 
 
 def leaders_of(groups: Sequence[set[str]]) -> dict[str, str]:
-    """Of each name that is in a group with others, directly or through further groups, the smallest of them;
-    without those that are themselves the smallest."""
+    """For each name in a group with others, directly or through further groups, the smallest name of the
+    joined groups; smallest names themselves are left out."""
     leader = {trace: trace for group in groups for trace in group}
 
     def find(trace: str) -> str:

@@ -1,9 +1,9 @@
-"""Lanes for the events of spans: a process of the trace is a sequence, and an instance runs many at once.
+"""Put the events of spans on lanes: a process of a trace is sequential, but an instance runs many spans.
 
 An event may continue a lane whose last event is in its past, so that the order along a lane adds nothing to
-the edges of the graph. While a span is open its lane belongs to it and to those of its children that it
-waits for; a lane on which nothing is open can be continued by anybody of its instance. The first lane has
-the instance's own name, the others are called `instance~2`, `instance~3`, … and the queues of an instance
+the edges of the graph. While a span is open, its lane is reserved for the span and for the children that it
+waits for; any event of the instance can continue a lane without open spans. The first lane has the
+instance's own name, the others are called `instance~2`, `instance~3`, … and the queues of an instance
 `instance~[channel]`.
 
 An event's past is a set of bits, by place in the topological order; it is dropped with the event's last
@@ -19,7 +19,7 @@ from ..schema import LANE, instance_of
 from .span_graph import RECORDED, SpanEvent, SpanGraph, causes_first, effects_of
 
 MOST_TRIED = 64
-"""Lanes on which nothing is open that are tried, the last used first, before a new one is begun."""
+"""How many lanes without open spans are tried, the last used first, before a new lane begins."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,17 +31,17 @@ class Lane:
 
 @dataclass(slots=True)
 class LanePlacement:
-    """The process and seq of each event, and its edges (cause, kind): those recorded, and implied ones that
-    do not follow from other edges."""
+    """The process and seq of each event, and its edges (cause, kind): recorded ones, and implied ones that do
+    not follow from other edges."""
 
     names: list[tuple[str, int]]
     edges: list[list[tuple[int, str]]]
 
 
 def place(graph: SpanGraph, *, clock_order: bool = False) -> LanePlacement:
-    """Put every event on a lane; what contradicts the record is left out of the graph first.
+    """Put every event on a lane, after removing implied edges that contradict the record.
 
-    clock_order   the clock of an instance orders all of its events, and open spans keep no lane to themselves
+    clock_order   order all events of an instance by its clock; open spans then reserve no lanes
     """
     events = graph.events
     order = causes_first(events)
@@ -81,7 +81,7 @@ class _Lanes:
         self._nesting = nesting
         self._events = graph.events
         self._lane_of: list[Lane | None] = [None] * len(graph.events)
-        self._opened: dict[int, Lane] = {}  # the lane that each span opened
+        self._opened: dict[int, Lane] = {}  # span -> the lane that it opened
         self._free: dict[str, dict[Lane, None]] = {}  # of each owner, where nothing is open; last used last
         self._count: dict[str, int] = {}
 
@@ -119,8 +119,8 @@ class _Lanes:
 
 
 def follow_clocks(events: Sequence[SpanEvent]) -> None:
-    """Add edges so that the timed events of each instance are in the order of its clock, as far as causes
-    allow, and let queues have no lanes of their own.
+    """Add edges that order the timed events of each instance by its clock, as far as causes allow, and give
+    queues no lanes of their own.
 
     An instance's earliest event waits for its causes. When every instance waits, clocks and causes
     contradict each other: the earliest event whose causes are all there goes out of turn.

@@ -1,17 +1,17 @@
 """Spans of request tracing: two events each, a start and an end, and calls between instances as messages.
 
-docs/spans.md draws the model; span_graph.py says which edges there are and how each is known, span_lanes.py
-how events come to stand on lanes, and span_joins.py which traces are one computation.
+docs/spans.md draws the model; span_graph.py defines the edges and their evidence, span_lanes.py puts events
+on lanes, and span_joins.py finds the traces that form one computation.
 
-In the trace, the process of an event is the lane it is on. Its attributes tell the span: `trace`, `span`,
-`service`, `kind`, and
+In the trace, an event's process is its lane. Its attributes describe the span: `trace`, `span`, `service`,
+`kind`, and
 
     event     start or end; or send, deliver or return, where a message has an event of its own
     edge      the kinds of the edges to it, see span_graph.py
-    implied   those of its `causes` that are implied, not recorded, as `process#seq`
+    implied   those of the event's `causes` that are implied, not recorded, as `process#seq`
     caller    the service that a delivery came from; on a start also one that recorded nothing
     caller_failed   `true` on a delivery whose caller's span says that the call failed
-    callee    on a start, whom it called, who recorded nothing
+    callee    on a start, the called service that recorded nothing
 
 What else the source says of a span is on its start. With --clock-order the clock of an instance orders all
 of its events that have a time; the edges say so.
@@ -33,7 +33,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     """The rows of drafts whose computations have been joined (span_joins.py)."""
     result = Assembly()
     for group in by_computation(drafts).values():
-        group.sort(key=_content)  # so that lanes do not depend on the order of a file, and tables have none
+        group.sort(key=_content)  # makes lanes independent of the order of the input
         spans = distinct_spans(group, result)
         parentage = trace_parents(spans, Finder(spans, [draft for draft in group if draft.absent]))
         result.quarantined += parentage.quarantined
@@ -46,14 +46,14 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 
 def _content(span: Draft) -> tuple[Any, ...]:
-    """What a span says, as a key to sort by: only records that say the same are equal."""
+    """A span's content as a sort key: only records with equal content have equal keys."""
     times = (span.time is None, span.time or 0, span.end is None, span.end or 0, span.took or 0)
     names = (span.id or "", span.process, span.shared, span.label or "", span.parents, span.links)
     return *times, *names, sorted(span.attributes.items())
 
 
 def counts(spans: list[Draft], place: str = "service") -> dict[str, int | set[str]]:
-    """Totals of one file for people to compare; an edge is a pair of records, and halves count separately."""
+    """Counts of one file, for people to compare; an edge is a pair of records; halves count separately."""
     spans = [span for span in spans if not span.absent]
     halves = halves_of(spans)
     pairs = [(span, spans[i]) for span in spans for id in span.parents for i in halves.get(id, ())]
@@ -78,7 +78,7 @@ def _service(span: Draft) -> str:
 
 
 def _repetitions(spans: Sequence[Draft], of_one_id: list[int]) -> int:
-    """How many records of one id are repetitions; a server's half of a client's span is not one."""
+    """The number of repeated records of one id; a server's half of a client's span is no repetition."""
     clients = sum(not spans[i].shared for i in of_one_id)
     return (clients or len(of_one_id)) - 1
 
@@ -103,7 +103,7 @@ def _row(graph: SpanGraph, placed: LanePlacement, e: int, to: dict[str, list[str
     event = graph.events[e]
     span = graph.spans[event.span]
     process, seq = placed.names[e]
-    # Only deliveries are tied to their sends by the message: a receive names its send as a cause.
+    # Only a delivery is connected with its send by the message: a receive names its send as a cause.
     sent = graph.senders.get(event.message or "", -1) if event.kind == "deliver" else -1
     causes: dict[tuple[str, int], bool] = {}  # whether each is recorded
     for earlier, kind in placed.edges[e]:
@@ -114,7 +114,7 @@ def _row(graph: SpanGraph, placed: LanePlacement, e: int, to: dict[str, list[str
     implied = [f"{name}#{number}" for (name, number), recorded in causes.items() if not recorded]
     start = event.what == "start"
     told = span.attributes
-    if start:  # a name that has a meaning of our own here is written `source.name`
+    if start:  # other attributes with one of our names become `source.name`
         attributes = {f"source.{name}" if name in OURS else name: value for name, value in told.items()}
     else:
         attributes = {name: told[name] for name in ON_EVERY_EVENT if name in told}
@@ -141,10 +141,10 @@ def _row(graph: SpanGraph, placed: LanePlacement, e: int, to: dict[str, list[str
 def distinct_spans(drafts: Sequence[Draft], result: Assembly) -> list[Draft]:
     """Each span once; what was merged is counted, what was left out is quarantined.
 
-    A tracer may report a span in pieces: records of one id by one instance, on one side of a call, that lack
-    what the others have. They are merged. Two whole records that say the same are a repetition; two that
-    differ are two spans with one id, and the second is quarantined. Client and server may record one id, the
-    two halves of a call: the server's half is the callee of the client's.
+    A tracer may report a span in pieces: records of one id by one instance, on one side of a call, each with
+    fields that the others lack. Pieces are merged. Two complete records with equal content are a repetition;
+    two different ones are two spans with one id, and the second is quarantined. Client and server may record
+    one id, as two halves of a call: the server's half is then the callee of the client's half.
     """
     spans = [draft for draft in drafts if not draft.absent]
     _add_ports(spans)
@@ -175,7 +175,7 @@ def distinct_spans(drafts: Sequence[Draft], result: Assembly) -> list[Draft]:
 
 
 def _add_ports(spans: Sequence[Draft]) -> None:
-    """An address without a port means the instance at that address with one, if there is only one such."""
+    """An address without a port means the instance with a port at that address, if there is only one."""
     ported: dict[str, set[str]] = {}
     for span in spans:
         address, colon, port = span.process.rpartition(":")
@@ -211,8 +211,8 @@ def halves_of(spans: Sequence[Draft]) -> dict[str, list[int]]:
 class Finder:
     """Resolves the parent ids that spans name to spans.
 
-    A child belongs to the half of its own instance, or to the client's if there is none. A span that had to
-    be set aside (`Draft.absent`) stands for its own parents.
+    A child belongs to the half of its own instance, or to the client's half if its instance has none.
+    References to a span that was set aside (`Draft.absent`) mean the span's own parents.
     """
 
     def __init__(self, spans: Sequence[Draft], absent: Sequence[Draft]) -> None:

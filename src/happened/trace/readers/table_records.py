@@ -1,7 +1,7 @@
-"""Rows of tables of commits, messages and transactions, as the readers of files take their records.
+"""Convert rows of tables of commits, messages and transactions with the readers of the file formats.
 
-Records here are by our names for their fields (DAG, LOG, HISTORY). A table has no order of its own, so that
-the order of a process's events must be in a column: `position` of a log, `transaction` of a history.
+Records use our names for their fields (DAG, LOG, HISTORY). A table has no order, so a column must give the
+order of a process's events: `position` of a log, `transaction` of a history.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ HISTORY = ("session", "transaction", "operations", "computation", "time")
 
 EVENT = mapped.Mapping(",".join(f"{name}={name}" for name in mapped.EVENT_FIELDS))
 PARTITION = "partition"
-"""Of a row whose position is an offset: topic and partition, within which alone offsets have an order."""
+"""Field of a row whose position is an offset: its topic and partition, within which offsets are ordered."""
 
 
 def dag_drafts(record: Record) -> Iterator[Draft | QuarantinedRecord]:
@@ -96,8 +96,8 @@ def assemble_dag(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 
 def assemble_log(drafts: Iterable[Draft], options: Options) -> Assembly:
-    """A process whose positions are offsets of several partitions has no order that anybody knows: its events
-    are left out."""
+    """Rows of a log. If a process's positions are offsets of several partitions, the order of its events is
+    unknown, and they are left out."""
     every = _sorted(drafts)
     partitions: dict[str, set[str]] = {}
     for draft in every:

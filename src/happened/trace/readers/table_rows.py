@@ -1,8 +1,8 @@
 """Our own generic JSON lines: one event per line, by the field names of the trace (see trace/jsonl.py).
 
-`seq` may be left out: the events of a process are then in file order. Rows that are no events, name an
-event twice or send a message twice are quarantined; the rest is numbered anew without gaps, and a cause
-that is not there is left out.
+Without `seq`, the events of a process are in file order. Rows that are no events, repeat an event's name or
+send a message a second time are quarantined; the remaining events are renumbered without gaps, and causes
+that do not exist are left out.
 """
 
 import csv
@@ -112,14 +112,13 @@ def _line(first: Draft, again: Draft) -> str:
     return f"line {first.line}" + ("" if first.file == again.file else f" of {first.file}")
 
 
-# What `happened export` wrote for other tools: trace events of Perfetto, and tables as CSV. In both, an event
-# has the row that it had in the trace: as the arguments of a slice, or as columns among others. The rest is
-# for people and other tools, and is passed over. An empty text in a CSV is none, except for the message of an
-# event that has one.
+# The output of `happened export` for other tools: trace events of Perfetto, and tables as CSV. In both, an
+# event includes its row of the trace: as the arguments of a slice, or as columns among others. All other data
+# is skipped. An empty text in a CSV means null, except for the message of an event that has a message.
 
 CSV_BEGINS = "event,computation,process,seq,kind,"
 LONGEST_CELL = 1 << 24
-"""Characters; more are taken for a quotation mark that is missing."""
+"""Characters; a longer cell is taken for one with a missing quotation mark."""
 TEXTS = frozenset(column.name for column in COLUMNS if pa.types.is_string(column.type))
 
 
@@ -155,7 +154,7 @@ def _numbered(
     """Every row that is not empty, by the line that it begins on."""
     number = 1
     while True:
-        usual = csv.field_size_limit(LONGEST_CELL)  # of the whole process: for others it stays what it was
+        usual = csv.field_size_limit(LONGEST_CELL)  # the limit is global: restore it afterwards
         try:
             cells = next(rows)
         except StopIteration:
@@ -171,7 +170,7 @@ def _numbered(
 
 
 def _json(cells: dict[str, str]) -> str:
-    """A row as the JSON object that it stands for."""
+    """A row converted back to a JSON object."""
     said = []
     for name in (column.name for column in COLUMNS):
         text = cells.get(name, "")

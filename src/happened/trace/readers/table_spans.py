@@ -1,11 +1,11 @@
-"""Rows of tables of spans, as the readers of files take their records.
+"""Convert rows of tables of spans with the readers of the file formats.
 
-A Preset tells which columns a kind of table has, and gives the drafts of a row: those that the reader of that
-format makes of the same span. Columns are told by their names, whatever their case and underscores; nested
-fields as well. A row is a span, or holds many: OTLP's resourceSpans, Jaeger's traces, Tempo's `rs`.
+A Preset lists the columns of a kind of table, and turns a row into drafts, with the format's own reader.
+Columns are recognised by name, ignoring case and underscores, and so are nested fields. A row is one span, or
+holds many: OTLP's resourceSpans, Jaeger's traces, Tempo's `rs`.
 
-Attributes are a map, a struct, a list of keys and values, or JSON text. Span events are not read: nothing
-orders them but a clock.
+Attributes are a map, a struct, a list of keys and values, or JSON text. Span events are not read: only a
+clock orders them.
 """
 
 import json
@@ -33,9 +33,8 @@ class Nanoseconds(int):
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """The rows of a batch, as readers of JSON take them: structs and maps become objects, of which nulls are
-    left out; bytes become hexadecimal digits, timestamps and intervals Nanoseconds, decimals numbers, dates
-    ISO text."""
+    """The rows of a batch in the form of parsed JSON: structs and maps become objects without nulls, bytes
+    hexadecimal digits, timestamps and intervals Nanoseconds, decimals numbers, dates ISO text."""
     columns = [_values(column) for column in batch.columns]
     for row in zip(*columns, strict=True):
         yield {name: value for name, value in zip(batch.schema.names, row, strict=True) if value is not None}
@@ -89,18 +88,17 @@ def _plain(value: Any) -> Any:
 
 FILE = "the frame"
 ROW = 0
-"""Rows of a frame have no number."""
+"""The line number of rows of a data frame, which have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
     """A kind of table of spans.
 
-    columns   by field of its records, what that is to us (see `happened.spark.spans`), or "" if we have no
-              word for it
-    spelt     by field, the names of its column, as `spelling` has them
-    shapes    sets of names, as `spelling` has them: a table with all of one is of this kind
-    drafts    what a row becomes
+    columns   field of its records -> our name for it (see `happened.spark.spans`), or "" if we have none
+    spelt     field -> the possible names of its column, normalised by `spelling`
+    shapes    sets of names, normalised by `spelling`: a table with all names of one set is of this kind
+    drafts    turns a row into drafts
     """
 
     columns: Mapping[str, str]
@@ -110,7 +108,7 @@ class Preset:
 
     @classmethod
     def of(cls, fields: str, shapes: str, drafts: Callable[[Record], Parsed]) -> "Preset":
-        """A preset as one writes it down: `field=ours/otherspelling field …` and `name+name name+…`."""
+        """A preset from a text definition: `field=ours/otherspelling field …` and `name+name name+…`."""
         columns, spelt = {}, {}
         for each in fields.split():
             field, _, known = each.partition("=")
@@ -127,7 +125,7 @@ class Preset:
         return {field: by_spelling[spelt] for field, spelt in found if spelt is not None}
 
     def renamed(self, record: Record) -> Record:
-        """A record by the names of its fields; what is no field is left out."""
+        """A record keyed by field names; columns that are no fields are left out."""
         return {field: record[name] for field, name in self.fields(record).items()}
 
 
@@ -136,7 +134,7 @@ def spelling(name: str) -> str:
 
 
 def recognised(names: Iterable[str], mapped: Iterable[str] = ()) -> str:
-    """The preset whose columns these are; `mapped` are the fields of ours that the caller mapped."""
+    """The preset that these columns belong to; `mapped` are our fields that the caller mapped."""
     known = {spelling(name) for name in names}
     for preset, kind in PRESETS.items():
         if any(shape <= known for shape in kind.shapes):
@@ -151,7 +149,7 @@ def recognised(names: Iterable[str], mapped: Iterable[str] = ()) -> str:
 
 
 def drafts_of(preset: str, record: Record) -> Iterator[Draft | QuarantinedRecord]:
-    """The drafts of a row; what cannot be read at all is quarantined."""
+    """The drafts of a row; unreadable parts are quarantined."""
     try:
         yield from PRESETS[preset].drafts(record)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -167,7 +165,7 @@ def _opentelemetry(record: Record) -> Parsed:
 
 
 def _otlp_span(record: Any, facts: Mapping[str, str]) -> Parsed:
-    """The draft of one span, whose resource may be told in the row or around it."""
+    """The draft of one span, whose resource is in the row or in an enclosing object."""
     if not isinstance(record, dict):
         yield from otlp.drafts(FILE, ROW, dict(facts), record)
         return
@@ -193,7 +191,7 @@ def _otlp_span(record: Any, facts: Mapping[str, str]) -> Parsed:
 
 
 def _since_1970(value: Any) -> Any:
-    """A time in nanoseconds, if it is one; numbers tell their unit by their size. Otherwise as it is."""
+    """A time in nanoseconds, if the value is a time; a number's size shows its unit. Others are unchanged."""
     if isinstance(value, Nanoseconds):
         return int(value)
     try:
@@ -255,7 +253,7 @@ def _zipkin(record: Record) -> Parsed:
 def _renamed_span(
     kind: Preset, record: Record, places: tuple[str, ...], times: tuple[str, ...]
 ) -> dict[str, Any]:
-    """A span with the field names of its format; the first of the places is where it ran."""
+    """A span with the field names of its format; the first value of `places` says where it ran."""
     span = kind.renamed(record)
     for name in places:
         place = _parsed(span.get(name))
@@ -301,7 +299,7 @@ def _attributes(value: Any) -> Record:
 
 
 def _one(value: Any) -> Any:
-    """OTLP's {"stringValue": …}, or Tempo's list of one."""
+    """The value of OTLP's {"stringValue": …}, or of Tempo's list with one element."""
     if isinstance(value, dict):
         return next(iter(value.values()), "")
     return value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -336,4 +334,4 @@ PRESETS: dict[str, Preset] = {
         _zipkin,
     ),
 }
-"""By name, in the order in which they are recognised."""
+"""Presets by name, in the order in which `recognised` tries them."""

@@ -1,4 +1,4 @@
-// The application: which events are selected, which part is in view, and what the panels show.
+// The application: the selected events, the part of the picture in view, and the panels' contents.
 
 const FIRST_EVENTS = 200;
 const MOST_ZOOM = 400; // pixels between two levels
@@ -46,7 +46,7 @@ class App extends Overview {
     this.ports = {};
     this.only = null;
     this.found = null;
-    this.revealed = null; // where one looked when events were last brought into view
+    this.revealed = null; // the viewport's place when events were last brought into view
     this.hidden = new Set(state.hidden || []);
     this.collapsed = new Set(state.collapsed || []);
     await this.take(await loadScene(this.about, index, state.window));
@@ -90,7 +90,7 @@ class App extends Overview {
     return { hasse: scene.hasHasse, spans: scene.hasSpans }[view] === false ? "space" : view;
   }
 
-  // Build the picture again after its settings changed; the viewport stays where it was if possible.
+  // Rebuild the picture after its settings changed; the viewport stays in place if possible.
   rebuild() {
     const { scene } = this;
     this.picture = this.view === "spans" ? new SpanPicture(scene) : new Picture(scene, this);
@@ -125,7 +125,7 @@ class App extends Overview {
     const { picture } = this;
     this.painter.layout(picture, this.port);
     let reach = picture.reach(FIRST_EVENTS);
-    // Levels stand at least 14 pixels apart, or there are lines and no picture.
+    // Levels stand at least 14 pixels apart, so that message lines can be told apart.
     if (picture.axis === "logical" || this.view === "hasse")
       reach = Math.min(reach, picture.start + this.room / (this.story ? STEP : 14));
     if (picture.axis === "time" && this.view === "space") {
@@ -224,7 +224,7 @@ class App extends Overview {
     return this.fault >= 0 ? this.painter.colour.fault : this.painter.colour.ink;
   }
 
-  // How many events are before, after and concurrent with one; null if that is not known.
+  // How many events are before, after and concurrent with event i; null if that is unknown.
   sizes(i) {
     const { scene } = this;
     if (!scene.hasPast) return null;
@@ -237,7 +237,7 @@ class App extends Overview {
     return { past, future, concurrent: future === null ? null : all - 1 - past - future };
   }
 
-  // How many events there are from the given event of each process (by seq) to its last.
+  // How many events there are from `first`, a seq for each process, to the last event of each process.
   following(first) {
     return first.reduce((sum, seq, q) => sum + Math.max(0, this.scene.totals[q] - seq + 1), 0);
   }
@@ -251,7 +251,7 @@ class App extends Overview {
       : "One event is selected at a time.";
   }
 
-  // Show the past or the future of an event alone, or everything again.
+  // Show only the past or the future of an event, or everything again.
   async slice(direction, i) {
     const name = i === undefined ? null : this.scene.name(i);
     this.only = direction ? { direction, name } : null;
@@ -262,7 +262,7 @@ class App extends Overview {
     if (name) this.choose([this.scene.find(name)], { reveal: true });
   }
 
-  // Whether an event belongs to the slice that is shown.
+  // A test whether an event (p, seq) belongs to the slice that is shown; null if everything is shown.
   get inside() {
     const { scene, only } = this;
     if (!only || this.about.serve) return null;
@@ -327,7 +327,7 @@ class App extends Overview {
     this.changed();
   }
 
-  // The chain of causes behind the last event.
+  // Show the critical path: the chain of causes behind the last event.
   showCritical() {
     const path = this.scene.criticalPath();
     if (!path.length) {

@@ -1,6 +1,6 @@
 // Helpers for drawing: shapes of events, steps of an axis, durations as text.
 
-// An unordered send (4) looks like any other.
+// An unordered send (4) is drawn like any other send.
 function shape(g, kind, x, y, r) {
   if (kind === 0 || kind === 4) {
     g.moveTo(x + r, y);
@@ -18,7 +18,7 @@ function shape(g, kind, x, y, r) {
   } else g.rect(x - r * 0.75, y - r * 0.75, r * 1.5, r * 1.5);
 }
 
-// An event in the middle of a sheet of twice `half` pixels; an arrival is a ring.
+// Draw an event in the middle of a square of side 2 * `half` pixels; an arrival is a ring.
 function drawShape(g, kind, half, radius, ratio, colour, ground) {
   g.scale(ratio, ratio);
   g.beginPath();

@@ -2,10 +2,10 @@
 
 const AXIS = 30,
   PAD = 10;
-const MOST_SHAPES = 4000; // events drawn one by one; where there are more, columns of them are drawn
+const MOST_SHAPES = 4000; // above this number, columns of events are drawn instead of single events
 const MOST_LINES = 1000;
-const MOST_BENT = 400; // where there are more lines, they are straight
-const BOWS = [0, 5, -5, 10, -10, 16, -16, 24, -24]; // how far aside the middle of a line may be led
+const MOST_BENT = 400; // above this number, lines are straight
+const BOWS = [0, 5, -5, 10, -10, 16, -16, 24, -24]; // how far aside the middle of a line may be moved, in pixels
 const COLUMN = 3; // pixels
 const COLOURS =
   "ink paper board dim rule soft lane message past future faint fault held event".split(" ");
@@ -15,8 +15,8 @@ const NEUTRAL = 0,
   DIM = 3,
   CHOSEN = 4,
   AT_FAULT = 5,
-  IN_FLIGHT = 6, // of a story: a copy that arrives at a later step
-  LATER = 7; // of a story: not drawn yet
+  IN_FLIGHT = 6, // in a story: a copy that arrives at a later step
+  LATER = 7; // in a story: not drawn yet
 
 class Ground {
   constructor(canvas) {
@@ -45,7 +45,7 @@ class Ground {
     this.canvas.height = Math.round(this.height * this.ratio);
   }
 
-  // The width of the column of names: as wide as the longest, within reason.
+  // The width of the column of names: that of the longest name, up to a limit.
   layout(picture, port) {
     this.context.font = `600 12px ${this.font}`;
     const most = Math.min(220, this.width * 0.3);
@@ -58,7 +58,7 @@ class Ground {
     const room = this.height - AXIS - 2 * PAD;
     this.laneHeight = Math.max(14, Math.min(76, room / Math.max(1, picture.lanes.length))) * port.stretch;
     this.tall = picture.lanes.length * this.laneHeight + 2 * PAD;
-    // Few lanes on a tall screen stand in its middle.
+    // If lanes are few for a tall screen, centre them vertically.
     this.top = AXIS + Math.max(PAD, (room - picture.lanes.length * this.laneHeight) / 2);
   }
 
@@ -81,7 +81,7 @@ class Ground {
     );
   }
 
-  // A shape drawn once: copying it is faster than drawing it anew for every event.
+  // A shape drawn once: copying it is faster than drawing it again for every event.
   sprite(kind, colour) {
     const r = Math.round(this.radius * 4) / 4,
       key = `${kind} ${colour} ${r} ${this.ratio}`;
@@ -96,7 +96,7 @@ class Ground {
     return this.sprites.get(key);
   }
 
-  // Sends are discs, arrivals rings, deliveries diamonds, internal events small squares.
+  // Draw shapes: sends are discs, arrivals rings, deliveries diamonds, internal events small squares.
   shapes(events, kind, colour) {
     const sprite = this.sprite(kind, colour),
       half = sprite.width / this.ratio / 2;
@@ -106,7 +106,7 @@ class Ground {
     }
   }
 
-  // The text cut to this width, on one line; "" if fewer than three letters fit.
+  // The text on one line, cut to this width; "" if fewer than three letters fit.
   fitted(text, width) {
     const { context: g } = this;
     let line = text.slice(0, 80).replace(/\s+/g, " ");

@@ -1,4 +1,4 @@
-// Mouse, fingers and keys.
+// Input from mouse, touch and keyboard.
 
 function listen(app) {
   const { canvas } = app;
@@ -246,7 +246,7 @@ function key(app, event) {
   return act(app);
 }
 
-// To the event before or after on its process, or to the nearest on the lane above or below.
+// Move the selection to the previous or next event of its process, or the nearest on the lane above or below.
 function step(app, along, across) {
   const { scene, picture } = app,
     now = app.chosen[app.chosen.length - 1];

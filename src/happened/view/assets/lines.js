@@ -1,4 +1,4 @@
-// Messages and causes: which lines are drawn, where they bend, and which one a point is on.
+// Lines for messages and causes: which are drawn, where they bend, and which one is at a point.
 
 class Lines extends Ground {
   paintEdges() {
@@ -6,16 +6,16 @@ class Lines extends Ground {
       { from, to } = picture.edges,
       x = picture.x;
     const seen = [];
-    // Where several levels share a pixel, all lines would stand upright and tell nothing.
+    // Where several levels share a pixel, all lines would be vertical and show nothing.
     const drawn = this.port.k * picture.unit < 0.2 ? 0 : from.length;
     for (let k = 0; k < drawn; k++) {
-      // NaN, for what is not shown, makes both comparisons false.
+      // Hidden events have the coordinate NaN, which makes both comparisons false.
       if (x[from[k]] <= this.to && x[to[k]] >= this.from) seen.push(k);
       else if (x[to[k]] <= this.to && x[from[k]] >= this.from) seen.push(k);
     }
     this.linesInView = seen.length;
     const chosen = seen.length > MOST_LINES ? this.thinned(seen) : seen;
-    this.bows = new Map(); // of this picture; a line asks for its own several times
+    this.bows = new Map(); // of this picture; each line's bow is needed several times
     const batches = [...this.lines, LATER].map(() => []);
     for (const k of chosen) batches[this.edgeClass(from[k], to[k])].push(k);
     this.linesShown = batches.slice(0, IN_FLIGHT).flat();
@@ -39,7 +39,7 @@ class Lines extends Ground {
         b = picture.laneOf[scene.process[to[k]]];
       if (Math.max(a, b) < first || Math.min(a, b) >= last) continue;
       const key = (Math.floor(this.sx(picture.x[from[k]]) / width) * lanes + a) * lanes + b;
-      // Lines that are lit go before those that are not.
+      // Highlighted lines take precedence over others.
       if (!kept.has(key)) kept.set(key, k);
       else if (
         chosen &&
@@ -75,8 +75,8 @@ class Lines extends Ground {
     const crowded = inView > MOST_LINES;
     g.globalAlpha = crowded ? 0.5 : 1;
     g.strokeStyle = g.fillStyle = this.lines[kind];
-    // Lines one pixel wide are drawn many times faster than wider ones, and wider ones one by one much faster
-    // than as one path.
+    // Lines one pixel wide are drawn many times faster than wider ones, and wider lines much faster one by
+    // one than as one path.
     g.lineWidth = crowded || batch.length > 300 || kind === NEUTRAL || kind === DIM ? 1 : 1.6;
     if (kind === IN_FLIGHT) g.setLineDash([3, 5]);
     for (const k of batch) {
@@ -95,8 +95,8 @@ class Lines extends Ground {
     g.globalAlpha = 1;
   }
 
-  // A straight line, or one bow where it would run through an event that it does not belong to; or an arc above
-  // the lane where both ends stand on one.
+  // Draw a straight line, or one bow if the line would cross an event that is not its end, or an arc above
+  // the lane if both ends are on one lane.
   line(g, i, j) {
     const [ax, ay] = this.place(i),
       [bx, by] = this.place(j),
@@ -113,7 +113,8 @@ class Lines extends Ground {
     return x === (ax + bx) / 2 && y === (ay + by) / 2;
   }
 
-  // The control point of the curve between two events: their middle, moved aside by twice what the curve is.
+  // The control point of the curve between two events: their middle, moved aside by twice the curve's own
+  // shift.
   control(i, j) {
     const [ax, ay] = this.place(i),
       [bx, by] = this.place(j),
@@ -125,9 +126,9 @@ class Lines extends Ground {
     return [x + (2 * this.bow(i, j)) / steepness(ax - bx, ay - by), (ay + by) / 2];
   }
 
-  // How far a line is led aside: as little as keeps it clear of all events on the lanes that it crosses, or, where
-  // they stand too close, what keeps it farthest from the nearest. A single bow: a detour around each event by
-  // itself would make a line wriggle.
+  // How far a line is moved aside: the least that avoids all events on the lanes that it crosses or, if they
+  // stand too close, the shift with the greatest distance from the nearest. One bow only: a detour around
+  // each event would make the line wriggle.
   bow(i, j) {
     if (this.linesInView > MOST_BENT || this.laneHeight < 24) return 0;
     const key = i * this.picture.x.length + j;
@@ -137,7 +138,7 @@ class Lines extends Ground {
         most = -2;
       for (const aside of BOWS) {
         const room = this.room(i, j, aside, reach);
-        if (room > most + 1) [best, most] = [aside, room]; // a wider bow must be worth a pixel
+        if (room > most + 1) [best, most] = [aside, room]; // prefer a wider bow only if it gains a pixel
         if (room >= reach) break;
       }
       this.bows.set(key, best);
@@ -145,8 +146,8 @@ class Lines extends Ground {
     return this.bows.get(key);
   }
 
-  // About the distance between a line that is led aside and the nearest event on the lanes between its ends, if
-  // it is less than `reach`.
+  // The approximate distance between a line that is moved aside and the nearest event on the lanes between
+  // its ends, at most `reach`.
   room(i, j, aside, reach) {
     const { picture } = this,
       [ax, ay] = this.place(i),
@@ -162,10 +163,10 @@ class Lines extends Ground {
         at = this.port.x + (x - this.left) / this.port.k;
       for (const p of picture.lanes[lane].members) {
         const [first, end] = picture.stretch(p, at - wide, at + wide);
-        if (end - first > 8) continue; // a crowd: there is no way around it
+        if (end - first > 8) continue; // a dense group: there is no way around it
         for (let e = first; e < end; e++) {
           const apart = Math.abs(x - this.sx(picture.x[e])) * steep;
-          if (apart < least) least = apart; // never so for what is not shown, which stands at NaN
+          if (apart < least) least = apart; // false for hidden events, which are at NaN
         }
       }
     }
@@ -192,7 +193,7 @@ class Lines extends Ground {
     g.closePath();
   }
 
-  // A message that never arrived: a short line towards its destination that ends in a cross.
+  // Draw a message that never arrived: a short line towards its destination that ends in a cross.
   paintLost() {
     const { context: g, scene, picture } = this;
     if (picture.view !== "space") return;
@@ -225,7 +226,7 @@ class Lines extends Ground {
     g.stroke();
   }
 
-  // The line at a point, as [from, to]; null if there is none or lines are too many to tell apart.
+  // The line at a point, as [from, to]; null if there is none or lines are too many to distinguish.
   lineAt(px, py) {
     if (!this.linesShown || this.linesInView > MOST_LINES || px < this.left || py < AXIS) return null;
     const { from, to } = this.picture.edges;
@@ -241,7 +242,7 @@ class Lines extends Ground {
     return best;
   }
 
-  // Points along the line between two events, so that the chords between them stand for it.
+  // Points on the line between two events, close enough that the chords between them approximate it.
   points(i, j, chords = this.isStraight(i, j) ? 1 : 8) {
     const [ax, ay] = this.place(i),
       [bx, by] = this.place(j),
@@ -253,7 +254,7 @@ class Lines extends Ground {
     });
   }
 
-  // From a point to the line between two events.
+  // The distance from a point to the line between two events.
   distance(i, j, px, py) {
     const points = this.points(i, j);
     let least = Infinity;
@@ -283,7 +284,7 @@ function steepness(dx, dy) {
   return Math.max(0.2, Math.abs(dy) / (Math.hypot(dx, dy) || 1));
 }
 
-// From a point to the stretch between the origin and (dx, dy).
+// The distance from a point to the segment between the origin and (dx, dy).
 function fromChord(px, py, dx, dy) {
   const along = Math.max(0, Math.min(1, (px * dx + py * dy) / (dx ** 2 + dy ** 2 || 1)));
   return Math.hypot(along * dx - px, along * dy - py);

@@ -1,4 +1,4 @@
-// The whole picture in a strip below it, with what is in view marked.
+// The overview: the whole picture in a strip below it, with the part in view marked.
 
 class Overview extends Served {
   drawOverview() {

@@ -1,11 +1,11 @@
-// Drawing a picture on a canvas. Cost of a frame: one pass over the events and edges of the scene; what is
-// drawn is bounded by the pixels, however many events there are.
+// Drawing a picture on a canvas. A frame takes one pass over the events and edges of the scene; the number of
+// drawn shapes is bounded by the pixels, however many events there are.
 
-const LEAST_LABEL = 120; // pixels that a label may take from those of the events after it
-const LEAST_LETTERS = 10; // fewer of a longer label tell nothing
+const LEAST_LABEL = 120; // pixels that a label may take from the labels of later events
+const LEAST_LETTERS = 10; // a longer label cut to fewer letters is useless
 const LABEL_HEIGHT = 12;
-const MOST_AVOIDED = 100; // where there are more lines, labels stand below their events
-const NARROW = 4; // pixels of a letter at least: what cannot fit need not be measured
+const MOST_AVOIDED = 100; // with more lines, labels are always below their events
+const NARROW = 4; // least width of a letter, in pixels: labels that cannot fit need not be measured
 
 class Painter extends Lines {
   paint(picture, port, marks) {
@@ -33,7 +33,7 @@ class Painter extends Lines {
     this.paintNames();
   }
 
-  // Which lanes and how many events are in view.
+  // Find the lanes and the number of events in view.
   gather() {
     const { picture } = this,
       { scene } = picture;
@@ -69,7 +69,7 @@ class Painter extends Lines {
     g.stroke();
   }
 
-  // The column of the step that a story has come to.
+  // Highlight the column of the current step of a story.
   paintStep(step) {
     const from = Math.max(this.left, this.sx(step - 0.5));
     this.context.fillStyle = this.colour.soft;
@@ -89,7 +89,7 @@ class Painter extends Lines {
     }
   }
 
-  // Columns of a few pixels, as high as there are events in them; the colour is that of the last class seen.
+  // Draw columns of a few pixels, as high as they have events, in the colour of the last class among them.
   paintColumns() {
     const { context: g, picture } = this;
     const columns = Math.ceil((this.width - this.left) / COLUMN) + 1;
@@ -157,7 +157,7 @@ class Painter extends Lines {
     g.fillStyle = this.colour.held;
     g.globalAlpha = this.marks.pastOf || this.marks.lit ? 0.35 : 1;
     for (const [arrival, until] of holds) {
-      if (!(picture.x[arrival] <= this.to && until >= this.from)) continue; // false for what is not shown: NaN
+      if (!(picture.x[arrival] <= this.to && until >= this.from)) continue; // false for NaN: hidden
       const [x, y] = this.place(arrival);
       g.fillRect(x, y - high / 2, this.sx(until) - x, high);
     }
@@ -237,7 +237,7 @@ class Painter extends Lines {
     }
   }
 
-  // Names below events, where there is room: never one over another.
+  // Draw labels below events where there is room; labels never overlap.
   paintLabels() {
     if (this.laneHeight < 30) return;
     const { context: g, scene, picture } = this;
@@ -259,7 +259,8 @@ class Painter extends Lines {
         const next = Number.isNaN(after) ? x + 400 : after;
         const text = scene.text(scene.label[i]) || scene.messageOf(i);
         if (!text || !(x >= this.left) || this.marks.classOf(i) === LATER) continue;
-        // Where events are close together, the label of the first may cover the space of those after it.
+        // Where events are close together, the label of the first may cover the space for the labels of later
+        // ones.
         const room = Math.min(2 * (x - right), Math.max(LEAST_LABEL, 2 * (next - x))) - 4;
         const least = Math.min(text.length, LEAST_LETTERS);
         const shown = room < Math.max(20, least * NARROW) ? "" : this.fitted(text, room);
@@ -278,7 +279,7 @@ class Painter extends Lines {
     g.textAlign = "left";
   }
 
-  // Where the label of an event stands: below it, or above if fewer lines run through it there.
+  // Where an event's label stands: below it, or above it if fewer lines cross the label there.
   labelTop(middle, y, width) {
     const below = y + this.radius + 4,
       above = y - this.radius - 4 - LABEL_HEIGHT;

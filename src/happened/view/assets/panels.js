@@ -1,8 +1,8 @@
-// The panels beside the picture: details, faults, matches, processes, the events in view. Texts of a trace are
-// inserted as text nodes only, never as HTML.
+// The panels beside the picture: details, faults, matches, processes, and the events in view. Texts of a
+// trace are inserted only as text nodes, never as HTML.
 
 const MOST_LISTED = 200;
-const LABEL_LISTED = 80; // characters
+const LABEL_LISTED = 80; // letters
 
 function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -52,7 +52,7 @@ class Panels {
     this.update();
   }
 
-  // The process of a lane, or its group, among those that can be hidden and drawn together.
+  // Focus the checkbox of a lane's process or group, among those that can be hidden or drawn together.
   showLane(lane) {
     if (!lane) return;
     const name = this.app.scene.processes[lane.members[0]];
@@ -89,13 +89,13 @@ class Panels {
     );
   }
 
-  // Texts of a trace may be right-to-left: <bdi> keeps them from reversing what is around them.
+  // Texts of a trace may be right-to-left: <bdi> keeps them from reversing the text around them.
   name(i) {
     const { scene } = this.app;
     return [element("bdi", {}, scene.processes[scene.process[i]]), `#${scene.seq(i)}`];
   }
 
-  // What an event of a list did: its kind and message, and what the trace says of it.
+  // The description of an event in a list: its kind, its message, and its label.
   told(i) {
     const { scene } = this.app;
     const deed = [` ${KINDS[scene.kind[i]]}`];
@@ -211,7 +211,7 @@ class Panels {
     ];
   }
 
-  // What is next to an event in the Hasse diagram.
+  // The neighbours of an event in the Hasse diagram.
   neighbours(i) {
     const { scene } = this.app;
     const beside = (mine, others) => [...mine.keys()].filter(k => mine[k] === i).map(k => others[k]);
@@ -307,7 +307,7 @@ class Panels {
     return common.future === null ? "Their common future is lit." : `In the future of both: ${common.future}.`;
   }
 
-  // A path through events that are not loaded, as the server told it.
+  // A path through events that are not loaded, as the server sent it.
   farPath() {
     const { app } = this;
     const far = app.far && app.far.names === app.chosenNames.join(" ") ? app.far.path : null;
@@ -355,7 +355,7 @@ class Panels {
     ];
   }
 
-  // Where a message was not delivered, though it was sent there.
+  // The processes at which a message was not delivered although it was sent there.
   lostAt(send) {
     const { scene } = this.app;
     const at = [...scene.lost_send.keys()].filter(k => scene.lost_send[k] === send);
@@ -382,7 +382,7 @@ class Panels {
     ];
   }
 
-  // What the server found in the whole trace, of which a window is loaded.
+  // The matches that the server found in the whole trace, of which only a window is loaded.
   foundEverywhere() {
     const { found, scene } = this.app;
     if (!found) return [element("p", { role: "status" }, "Looking through the whole trace …")];

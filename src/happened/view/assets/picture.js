@@ -1,8 +1,8 @@
 // The layout of a picture: lanes, and the coordinate of every event on the chosen axis.
 
-const GAP = 3; // a quiet stretch is shortened to as many times the usual distance
+const GAP = 3; // a quiet stretch is shortened to this multiple of the usual distance
 
-// Processes with their numbers, in the order of their names, p2 before p10.
+// Processes with their numbers, sorted by name, p2 before p10.
 function inOrder(processes) {
   const order = new Intl.Collator("en", { numeric: true }).compare;
   return [...processes.entries()].sort((a, b) => order(a[1], b[1]));
@@ -58,7 +58,7 @@ class Picture {
     return x;
   }
 
-  // Stretches without events, shortened; [where, how much was left out] of each.
+  // Shorten stretches without events; store [place, omitted length] of each.
   shorten() {
     const sorted = this.x.filter(value => !Number.isNaN(value)).sort();
     let distinct = 0;
@@ -101,7 +101,7 @@ class Picture {
     return { from: Int32Array.from(from), to: Int32Array.from(to) };
   }
 
-  // The range of coordinates, and of each process whether they only grow: then they can be searched.
+  // The range of coordinates, and whether each process's coordinates increase, so that they can be searched.
   measure() {
     const { scene } = this;
     this.low = Infinity;
@@ -132,16 +132,16 @@ class Picture {
     this.end = this.high + this.unit;
   }
 
-  // The events of process p between two coordinates: first and end of a stretch that has them all.
+  // The events of process p between two coordinates, as the first and end of a range that contains them all.
   stretch(p, from, to) {
     const { scene } = this;
     const first = scene.offsets[p],
       end = scene.offsets[p + 1];
-    if (!this.sorted[p]) return [first, end]; // with NaN for what is not shown, or a clock that went back
+    if (!this.sorted[p]) return [first, end]; // NaN for hidden events, or a clock that went back
     return [firstAtLeast(this.x, from, first, end), firstAtLeast(this.x, to, first, end)];
   }
 
-  // How far a view must reach so that about `wanted` events are in it.
+  // The coordinate up to which a view contains about `wanted` events.
   reach(wanted) {
     const values = this.x.filter(value => !Number.isNaN(value));
     if (values.length <= wanted) return this.end;
@@ -159,7 +159,8 @@ class Picture {
   }
 }
 
-// p0, p1 and p2 are a group, so are web/1 and web/2, and pods of one deployment.
+// The group of a process's name: p0, p1 and p2 are one group, so are web/1 and web/2, and pods of one
+// deployment.
 function groupOf(name) {
   const slash = name.indexOf("/");
   if (slash > 0) return name.slice(0, slash);

@@ -1,4 +1,4 @@
-// Which events match a query. Words must all match; key:text looks in one place, key=value in attributes.
+// Match events with a query. All words must match; key:text looks in one place, key=value in attributes.
 
 const FIELDS = {
   process: (scene, i) => scene.processes[scene.process[i]],
@@ -37,7 +37,7 @@ function termOf(word) {
     attributesOf(scene, i).some(text => text.toLowerCase().includes(word));
 }
 
-// The events that match, in the order of their levels; null for an empty query. "quoted words" stay together.
+// The events that match, in order of levels; null for an empty query. "quoted words" stay together.
 function matching(scene, query) {
   const words = (query.toLowerCase().match(/(?:[^\s"]+|"[^"]*")+/g) || [])
     .map(word => word.replaceAll('"', ""))

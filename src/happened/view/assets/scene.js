@@ -1,9 +1,9 @@
-// A scene as scene.py packed it, and what can be looked up in it. Nothing about order is computed here:
-// what a process knew of another comes from the steps of its vector timestamps.
+// A scene as scene.py packed it, and look-ups in it. No order is computed here: a process's knowledge of
+// another comes from the steps of its vector timestamps.
 
 const TYPES = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array };
 const KINDS = ["send", "receive", "deliver", "internal", "unordered"];
-// What is wrong with a delivery, by its fate; of an unordered message there is nothing to be wrong.
+// The fault of a delivery, by its fate; deliveries of unordered messages have none.
 const FATES = [
   "",
   "",
@@ -44,7 +44,7 @@ function sums(differences) {
   return values;
 }
 
-// The first place in from..to whose value is at least `wanted`; `to` if there is none.
+// The first index in from..to whose value is at least `wanted`; `to` if there is none.
 function firstAtLeast(values, wanted, from, to) {
   while (from < to) {
     const middle = (from + to) >> 1;
@@ -71,9 +71,9 @@ class Scene {
     this.faults = header.faults;
     this.notes = header.notes;
     this.window = header.window || null;
-    // Messages that were held, as [arrival, what released it]; -1 if nothing did.
+    // Messages that were held, as [arrival, releasing event]; -1 if none released it.
     this.holds = header.holds || [...this.arrival.keys()].map(i => [this.arrival[i], i]).filter(isHeld);
-    this.criticalSteps = header.critical_steps; // ns from each event of the critical path to the next
+    this.criticalSteps = header.critical_steps; // ns between consecutive events of the critical path
     this.size = this.kind.length;
     this.offsets = new Int32Array(this.processes.length + 1);
     header.lengths.forEach((length, p) => {
@@ -112,7 +112,7 @@ class Scene {
     return KINDS[this.kind[i]] + (this.message[i] < 0 ? "" : ` ${this.messageOf(i)}`);
   }
 
-  // The event of this name, or -1 if the scene has none.
+  // The event with this name, or -1 if the scene has none.
   find(name) {
     const cut = name.lastIndexOf("#");
     const p = this.numbers.get(name.slice(0, cut));
@@ -139,7 +139,7 @@ class Scene {
     return next === steps[0] ? 0 : this.known[next - 1];
   }
 
-  // The seq of q's first event that has event `seq` of p in its past, NEVER if there is none.
+  // The seq of q's first event with event `seq` of p in its past; NEVER if there is none.
   firstKnowing(q, p, seq) {
     if (p === q) return seq;
     const steps = this.stepsOf(q, p);
@@ -148,14 +148,14 @@ class Scene {
     return first === steps[1] ? NEVER : this.at[first];
   }
 
-  // Per process: the newest event in the past of i, by seq; of its own process, itself.
+  // For each process, the seq of its newest event in the past of i; for i's own process, i itself.
   past(i) {
     const p = this.process[i],
       seq = this.seq(i);
     return Int32Array.from(this.processes, (_, q) => this.knows(p, seq, q));
   }
 
-  // Per process: the first event in the future of i, by seq; of its own process, itself.
+  // For each process, the seq of its first event in the future of i; for i's own process, i itself.
   future(i) {
     const p = this.process[i],
       seq = this.seq(i);
@@ -172,8 +172,8 @@ class Scene {
     return found;
   }
 
-  // From i to j, each event after the one before it on its process, or caused by it: the path of witness.py.
-  // Null where it leads through events that the scene does not have.
+  // The path from i to j of witness.py: each event follows the previous one on its process, or is caused by
+  // it. Null if it leads through events that the scene does not have.
   path(i, j) {
     const p = this.process[i],
       seq = this.seq(i);
@@ -192,12 +192,12 @@ class Scene {
     return path.reverse();
   }
 
-  // The events of the critical path that the scene has, in order.
+  // The events of the critical path that are in the scene, in order.
   criticalPath() {
     return [...this.critical].filter(i => i >= 0);
   }
 
-  // How long an event of the critical path took after the one before it; undefined if that is not known.
+  // The time from the previous event of the critical path to this one; undefined if unknown.
   criticalStep(i) {
     return this.criticalSteps[this.critical.indexOf(i) - 1];
   }
@@ -214,7 +214,7 @@ class Scene {
     return found;
   }
 
-  // The deliveries that a held message waited for: those in the gap whose sends are in the past of its own.
+  // The deliveries that a held message waited for: those during the hold whose sends are in its send's past.
   waitedFor(delivery) {
     const found = [],
       send = this.source[delivery];

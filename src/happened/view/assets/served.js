@@ -1,4 +1,4 @@
-// What an application asks of a server that shows a large or growing trace, window by window.
+// Requests of the application to a server that shows a large or growing trace, window by window.
 
 class Served {
   // Load the window in view if it is not loaded, once the viewport has been still for a moment.
@@ -11,12 +11,12 @@ class Served {
       last = Math.min(this.scene.depth, to),
       middle = (first + last) / 2;
     const inside = first >= low - 1 && last <= high + 1;
-    // If more is in view than a window can hold, the window around its middle, or around what was revealed
-    // last, is enough until the viewport moves.
+    // If more is in view than a window can hold, load only the window around its middle, or around the events
+    // last brought into view, until the viewport moves.
     const near = Math.abs(middle - (low + high) / 2) < (high - low) / 2;
     const wide = last - first > (high - low) * 0.8 && (near || this.isAsRevealed);
     clearTimeout(this.asking);
-    if (inside || wide || this.loading) return; // what is loading is drawn, and then it is asked again
+    if (inside || wide || this.loading) return; // after loading, the scene is drawn and this is called again
     this.asking = setTimeout(() => this.loadWindow(first, last), 150);
   }
 
@@ -35,7 +35,7 @@ class Served {
     return this.loadWindow(first - more, last + more);
   }
 
-  // Ask the server for what depends on events that are not loaded.
+  // Ask the server about relations that depend on events that are not loaded.
   async askAbout(events) {
     const names = events.map(i => this.scene.name(i));
     const asked = new URLSearchParams({ computation: String(this.computation) });
@@ -58,7 +58,8 @@ class Served {
     }
   }
 
-  // If several requests are pending, only the answer to the last one is shown, whatever order they arrive in.
+  // If several requests are pending, only the answer to the last one is shown, in whatever order answers
+  // arrive.
   async load(get) {
     clearTimeout(this.asking);
     const mine = (this.loading = {});
@@ -74,7 +75,7 @@ class Served {
     }
   }
 
-  // Search the whole trace on the server, once typing has stopped: a window has only some of the events.
+  // Search the whole trace on the server after typing has stopped: a window has only some of the events.
   findEverywhere() {
     const { query } = this;
     if (this.found && this.found.query === query) return;
@@ -97,7 +98,7 @@ class Served {
     }, 250);
   }
 
-  // Go to a match that may lie outside of what is loaded.
+  // Go to a match that may be outside the loaded window.
   async goTo(at) {
     const { found } = this,
       { event, level } = found.events[at];

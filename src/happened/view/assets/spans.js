@@ -46,7 +46,7 @@ class SpanPicture {
     this.lanes = this.rows;
   }
 
-  // A span without an end is drawn as its start.
+  // The start and end of a span's bar; a span without an end is drawn as its start.
   times(span) {
     const start = this.scene.span_start[span],
       end = this.scene.span_end[span];
@@ -125,7 +125,7 @@ class SpanPainter extends Painter {
       after = from + width + 6,
       before = start - text - 6;
     if (!told.startsWith("NaN") && from < this.width) {
-      // Behind the bar, before it, or inside where it fills the screen.
+      // Put the text behind the bar, before it, or inside if the bar fills the screen.
       const inside = after + text > this.width && before < this.left;
       g.fillStyle = inside ? this.colour.board : this.colour.dim;
       g.fillText(
@@ -174,7 +174,7 @@ class SpanPainter extends Painter {
   }
 }
 
-// A colour for each number: neighbours are far apart on the wheel.
+// A colour for each number, with hues of consecutive numbers far apart.
 function hue(number, dark) {
   const angle = (number * 137.5 + 210) % 360;
   return `hsl(${angle} ${dark ? 45 : 52}% ${dark ? 62 : 52}%)`;

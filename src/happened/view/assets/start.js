@@ -90,7 +90,7 @@ async function start() {
   return app;
 }
 
-// A trace that is being written may have no events yet: look again until it has.
+// A trace that is being written may have no events yet: poll until it has.
 function awaitEvents(about) {
   const look = async () => {
     try {

@@ -1,6 +1,6 @@
-// Story mode: the picture shows the steps up to the current one, the panel what every process knows then.
+// Story mode: the picture shows the steps up to the current one, the panel each process's knowledge then.
 
-const STEP = 48; // pixels between two steps at first
+const STEP = 48; // initial pixels between two steps
 
 class Story {
   constructor(app, { steps, processes }) {
@@ -13,7 +13,7 @@ class Story {
     $("slider").addEventListener("input", event => this.show(Number(event.target.value)));
   }
 
-  // The event of the scene that is this step.
+  // The event of the scene for a step.
   event(step) {
     return this.app.scene.level.indexOf(step);
   }
@@ -46,7 +46,7 @@ class Story {
     return told ? told.shown : [["", "", "nothing has happened yet"]];
   }
 
-  // The bars of held messages, [arrival, end]: they end at the release, or at the current step.
+  // The bars of held messages, as [arrival, end]: each ends at the release, or at the current step.
   get holds() {
     const { scene } = this.app,
       now = this.step + 0.5;
@@ -75,7 +75,7 @@ class Story {
     ];
   }
 
-  // What a process remembers and holds after its own last step.
+  // A process's knowledge and held messages after its last step so far.
   known(process) {
     const last = this.steps.slice(0, this.step).findLast(step => step.process === process);
     if (!last) return [];
