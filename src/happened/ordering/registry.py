@@ -65,7 +65,8 @@ _OURS: tuple[type[Machine], ...] = (
     psync.ContextGraph,
     sequencer.SequencerTotalOrder,
 )
-# Their `multicast` needs an argument beside destinations and payload, which most drivers cannot give.
+# Incomplete orders: their `multicast` needs an argument beside destinations and payload, which most drivers
+# cannot give.
 _INCOMPLETE: dict[str, type[Machine]] = {
     machine.facts.name: machine for machine in (Labelled, ManagedMulticast, Priorities)
 }
